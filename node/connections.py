@@ -102,14 +102,19 @@ class Connections:
         config = registrar.config
         self.identity = identity
         self.statements = statements
-        # Which node IDs the settings, accounts, members and links of the node name.
+        # Functions that tell whether the node names an ID: itself, in rules and links, as dialled,
+        # and in settings, accounts and members. They may be called in any thread.
         self.named_ids: list[Callable[[NodeId], bool]] = [
-            frozenset((identity.node_id, *watch)).__contains__
+            frozenset((identity.node_id, *watch)).__contains__,
+            registrar.handlers.names,
+            self._names,
         ]
         self.config = config
         self.trust = self._checked(trust)
         self.handlers = registrar.handlers
         self.metrics = registrar.metrics
+        self._roles = registrar.roles
+        self._roles.predecessors = statements.table.accepted
         self._topics = registrar.topics
         self._backend = backend
         self._journal = journal
@@ -129,6 +134,8 @@ class Connections:
             on_ended=self._handler_ended,
         )
         self._peers: set[Peer] = set()
+        self._dialled: dict[Peer, frozenset[NodeId]] = {}  # the IDs by which a peer was dialled
+        self._successors: dict[NodeId, NodeId | None] = {}  # those that were logged
         self._local: set[Peer] = (
             set()
         )  # both ends of sessions of the node with itself; no policy checks them
@@ -142,7 +149,7 @@ class Connections:
         self._reviews = Revalidation(self._decisions, backend, statements)
         self._listeners: list[Listener] = []
         self.links: set[Link] = set()  # running links
-        self._via = ViaDialer(self.connect, backend)
+        self._via = ViaDialer(self.connect, self.current, backend)
         self.homes = Homes(self)
         self._tunnels: WeakSet[TunnelService] = WeakSet()
         self._collector = ConnectionCollector(
@@ -184,6 +191,7 @@ class Connections:
             KeyStatementsError: the file of key statements cannot be read.
         """
         self.statements.refresh()
+        self._roles.predecessors = self.statements.table.accepted
         self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
         self.statements.listeners.append(self._statements_changed)
         if self.statements.table.has_ended(self.node_id):
@@ -346,14 +354,46 @@ class Connections:
         if current is None:
             raise ended_error(table, node_id)
         if current != node_id:
-            _log_successor(node_id, current)
+            self._log_successor(node_id, current)
         return current
 
+    def _log_successor(self, ended: NodeId, current: NodeId | None) -> None:
+        # A link dials again and again.
+        is_repeated = self._successors.get(ended) == current
+        self._successors[ended] = current
+        logger.log(
+            logging.DEBUG if is_repeated else logging.WARNING,
+            "the node ID %s has ended: connecting to its successor %s",
+            ended,
+            current,
+            extra={"event": "identity.dialled", "peer": current, "ended": ended},
+        )
+
     def _statements_changed(self) -> None:
-        """Recheck all peers; called in any thread."""
-        self.backend.call_soon_threadsafe(self._reviews.request)
+        """Apply a change of the statements; called in any thread."""
+        self._roles.predecessors = self.statements.table.accepted
+        self.backend.call_soon_threadsafe(self._apply_statements)
         if self.statements.table.has_ended(self.node_id):
             self._log_own_end()
+
+    def _apply_statements(self) -> None:
+        """End the sessions of ended IDs, recheck all other peers, and dial the links that are down
+        now, which may have a successor.
+        """
+        for one in self._decisions():
+            one.refuse_ended()
+        self._reviews.request()
+        for link in list(self.links):
+            if not link.is_up:
+                link.redial()
+
+    def _names(self, node_id: NodeId) -> bool:
+        """Return whether a topic or a link names a node ID, or it was dialled."""
+        return (
+            any(topic.names(node_id) for topic in list(self._topics.values()))
+            or any(link.names(node_id) for link in list(self.links))
+            or any(node_id in ids for ids in list(self._dialled.values()))
+        )
 
     def _log_own_end(self) -> None:
         logger.error(
@@ -380,17 +420,19 @@ class Connections:
     ) -> Peer:
         require_number("timeout", timeout, error=ConfigError)
         addresses = parse_addresses(address, also)
-        given = node_id = addresses[0].node_id
+        node_id = current = addresses[0].node_id
+        named = frozenset[NodeId]().union(*(one.on_the_way for one in addresses))
+        place, policy = addresses[0].place, policy_for(addresses[0], trust, self.config)
         if node_id is not None:
-            node_id = self.current(node_id)
-            addresses = [one.with_node_id(node_id) for one in addresses]
-        target, place = addresses[0], addresses[0].place
-        policy = policy_for(target, trust, self.config, given=given)
+            named |= {node_id}
+            current = self.current(node_id)
+            addresses = [one.with_node_id(current) for one in addresses]
         peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
+        self._dialled[peer] = named
         dials = [self._dial(one) for one in addresses]
         await open_peer(peer, dials, timeout, self._prober(place))
-        if node_id is not None and peer.node_id not in (None, node_id):
-            _log_successor(node_id, peer.node_id)
+        if node_id is not None and peer.node_id not in (None, current):
+            self._log_successor(node_id, peer.node_id)
         return peer
 
     async def connect_by(
@@ -406,12 +448,13 @@ class Connections:
         They are tried in turn, now and when the session has lost its transport. `name` is used in
         logs. Raises the same errors as `Node.connect`.
         """
-        given, node_id = node_id, self.current(node_id)
-        policy = policy_for(None, Dialled(node_id, given), self.config)
+        current = self.current(node_id)
+        policy = policy_for(None, Dialled(node_id), self.config)
         peer = self._peer(policy, name, initiator=True)
+        self._dialled[peer] = frozenset((node_id,))
         await open_peer(peer, dials, timeout, self._prober(name))
-        if peer.node_id not in (None, node_id):
-            _log_successor(node_id, peer.node_id)
+        if peer.node_id not in (None, current):
+            self._log_successor(node_id, peer.node_id)
         return peer
 
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
@@ -609,6 +652,7 @@ class Connections:
             self._admission.left(peer)  # a peer that reconnects is counted again
         if gone and peer in self._peers:
             self._peers.discard(peer)
+            self._dialled.pop(peer, None)
             self._collector.gone(peer)
             self._local.discard(peer)
         self._sessions.changed(live)
@@ -626,12 +670,3 @@ class Connections:
         if self.config.plaintext == "only":
             return address.without_node_id()
         return address.with_node_id(self.node_id)
-
-
-def _log_successor(ended: NodeId, current: NodeId | None) -> None:
-    logger.warning(
-        "the node ID %s has ended: connecting to its successor %s",
-        ended,
-        current,
-        extra={"event": "identity.dialled", "peer": current, "ended": ended},
-    )

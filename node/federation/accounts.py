@@ -18,16 +18,17 @@ class Accounts(Generic[S]):
     """The permitted accounts, and the session `S` of each account that is logged in.
 
     `ids` are permitted; None permits every node. Nodes in `servers`, which may change, have no
-    account, because they may be linked.
+    account, because they may be linked; nor have those in `ended` (section 22).
     """
 
-    __slots__ = ("_ids", "_logged_in", "_servers")
+    __slots__ = ("_ended", "_ids", "_logged_in", "_servers")
 
     def __init__(
         self, ids: Iterable[NodeId] | None = (), servers: Container[NodeId] = frozenset()
     ) -> None:
         self._ids = None if ids is None else frozenset(ids)
         self._servers = servers
+        self._ended: Container[NodeId] = frozenset()
         self._logged_in: dict[NodeId, S] = {}
 
     def __len__(self) -> int:
@@ -43,7 +44,11 @@ class Accounts(Generic[S]):
 
     def may(self, node_id: NodeId) -> bool:
         """Return whether a node has an account, or may create one by logging in."""
-        return (self._ids is None or node_id in self._ids) and node_id not in self._servers
+        return (
+            (self._ids is None or node_id in self._ids)
+            and node_id not in self._servers
+            and node_id not in self._ended
+        )
 
     def session(self, node_id: NodeId) -> S | None:
         """Return the session over which a node is logged in, or None."""
@@ -70,8 +75,13 @@ class Accounts(Generic[S]):
             del self._logged_in[node_id]
         return ResultCode.ACCEPTED if self.may(node_id) else ResultCode.NOT_AUTHORISED
 
-    def change(self, ids: Iterable[NodeId] | None) -> list[S]:
-        """Replace the permitted IDs, and return the sessions of nodes that lost their account."""
+    def change(
+        self, ids: Iterable[NodeId] | None, ended: Container[NodeId] = frozenset()
+    ) -> list[S]:
+        """Replace the permitted IDs and the ended ones, and return the sessions of nodes that lost
+        their account.
+        """
         self._ids = None if ids is None else frozenset(ids)
+        self._ended = ended
         lost = [one for one in self._logged_in if not self.may(one)]
         return [self._logged_in.pop(one) for one in lost]

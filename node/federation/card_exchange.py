@@ -71,18 +71,18 @@ class CardExchange:
         size = _AROUND
         while self._waiting:
             origin, _ = self._waiting.popitem(last=False)
-            place = self._cards.places[origin]
-            # It may have expired, or have been received from the peer, since it was queued.
-            if origin not in self._cards or self._cards[origin].number <= self._highest[place]:
+            # It may have expired, or have been received from the peer, since it was queued; or it
+            # is no longer a member's.
+            card = self._cards.get(origin)
+            if card is None or card.number <= self._highest[self._cards.places[origin]]:
                 continue
-            card = self._cards[origin]
             size += _HEAD + len(card.encoded)
             if size > LARGEST_CARDS:
                 self._waiting[origin] = None
                 self._waiting.move_to_end(origin, last=False)
                 break
             batch.append(card.encoded)
-            self._highest[place] = card.number
+            self._highest[self._cards.places[origin]] = card.number
         if batch:
             return CardEvent(codes.CARDS, encode({keys.ENVELOPES: batch}))
         payload = self._statements.next_payload(now)

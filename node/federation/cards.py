@@ -186,7 +186,7 @@ class Cards(Mapping[NodeId, Card]):
         self.clocks: dict[NodeId, int] = {}
         self._cards: dict[NodeId, Card] = {}
         # By place: the number of the newest card, even if it has expired; 0 if unknown.
-        self._numbers = self.numbers()
+        self._numbers = array("Q", bytes(8 * len(self.places)))
         self._expired: dict[NodeId, int] = {}  # the time in ms until which the number is kept
         self._next_expiry = -1  # the time of the next expiry, or -1
         # By place: the time at which a full burst of cards is allowed again.
@@ -206,19 +206,23 @@ class Cards(Mapping[NodeId, Card]):
         return f"<Cards {len(self)} of {len(self.places)} members>"
 
     def change_members(self, members: Iterable[NodeId]) -> None:
-        """Replace the members. Places change, so all tables indexed by place must be recreated.
+        """Replace the members. If there is a new one, places change, so all tables indexed by place
+        must be recreated.
 
         Raises:
             ConfigError: more than 1,024 members; nothing has changed.
         """
         before, numbers, rested_at = self.places, self._numbers, self._rested_at
         self.places = _places(members)
-        self._numbers = self.numbers()
-        self._rested_at = array("d", bytes(8 * len(self.places)))
-        for member, place in self.places.items():
-            was = before.get(member)
-            if was is not None:
-                self._numbers[place], self._rested_at[place] = numbers[was], rested_at[was]
+        if self.places.keys() <= before.keys():
+            self.places = {member: before[member] for member in self.places}
+        else:
+            self._numbers = array("Q", bytes(8 * len(self.places)))
+            self._rested_at = array("d", bytes(8 * len(self.places)))
+            for member, place in self.places.items():
+                was = before.get(member)
+                if was is not None:
+                    self._numbers[place], self._rested_at[place] = numbers[was], rested_at[was]
         for gone in before.keys() - self.places.keys():
             for kept in (self._cards, self._expired, self._aside, self.clocks):
                 kept.pop(gone, None)
@@ -226,7 +230,7 @@ class Cards(Mapping[NodeId, Card]):
 
     def numbers(self) -> "array[int]":
         """Return an array of zeros with one number per place."""
-        return array("Q", bytes(8 * len(self.places)))
+        return array("Q", bytes(8 * len(self._numbers)))
 
     def take(self, card: Card, now: float, now_ms: int) -> CardRefusal | None:
         """Accept a card, or count and return the reason for refusing it.

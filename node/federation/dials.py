@@ -235,7 +235,8 @@ class Dials:
     """The Dials received by the server `node_id`.
 
     `members` are the servers that may be linked, `links` (which changes) those that are linked.
-    Tunnels from servers in `carry` are relayed to other servers.
+    Tunnels from servers in `carry` are relayed to other servers, and those to nodes that have
+    ended by `has_ended` are refused (section 22).
     """
 
     def __init__(
@@ -245,12 +246,14 @@ class Dials:
         links: Collection[NodeId],
         carry: Collection[NodeId],
         accounts: AccountLookup,
+        has_ended: Callable[[NodeId], bool] = lambda node_id: False,
     ) -> None:
         self._node_id = node_id
         self._members = members
         self._links = links
         self._carry = carry
         self._accounts = accounts
+        self._has_ended = has_ended
         self._rates: dict[NodeId, TokenBucket] = {}
         self._tunnels: dict[_Place, FairSlots[Tunnel]] = {}
 
@@ -323,6 +326,8 @@ class Dials:
         """Decide on a Dial of an account; its path begins with this server."""
         if asked.to == (self._node_id,):
             return DeliverLocally(asked.trace, ())
+        if self._has_ended(asked.to[-1]):
+            return Refuse(ResultCode.TOPIC_NOT_FOUND, 0)
         if asked.to[0] == self._node_id:
             path = (self._node_id, asked.to[1])
             return self._forward(account, Forward(asked.trace, path, 0, asked.deadline))
@@ -332,6 +337,8 @@ class Dials:
         last = len(forward.path) - 1
         if forward.hop == last:
             return DeliverLocally(forward.trace, forward.path)
+        if self._has_ended(forward.path[-1]):
+            return Refuse(ResultCode.TOPIC_NOT_FOUND, forward.hop)
         after = forward.after
         is_last = forward.hop + 1 == last
         # A linked server has no account.

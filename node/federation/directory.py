@@ -32,8 +32,9 @@ class Directory:
 
     `members` are the servers whose cards are accepted, including those with a configured link.
     Tunnels from servers in `carry` are relayed to other servers. `exports` and `addresses` appear
-    in this server's card, for information. `read` parses a card; a simulation can share the results
-    between servers. The first card is made `settle` seconds after the first link.
+    in this server's card, for information. Dials to nodes that have ended by `has_ended` are
+    refused (section 22). `read` parses a card; a simulation can share the results between servers.
+    The first card is made `settle` seconds after the first link.
 
     `cards` has the cards of all servers, including this one. `dials` decides on Dials from
     neighbours.
@@ -51,6 +52,7 @@ class Directory:
         exports: Iterable[str] = (),
         addresses: Iterable[str] = (),
         accounts: AccountLookup | None = None,
+        has_ended: Callable[[NodeId], bool] = lambda node_id: False,
         read: Callable[[bytes], Card] = read_card,
         settle: float = 0.0,
     ) -> None:
@@ -71,7 +73,12 @@ class Directory:
         self._statements: dict[NodeId, StatementExchange] = {}
         self._finder = PathFinder(self.node_id, self.cards, self._links.keys())
         self.dials = Dials(
-            self.node_id, self.members, self._links.keys(), self.carry, accounts or NoAccounts()
+            self.node_id,
+            self.members,
+            self._links.keys(),
+            self.carry,
+            accounts or NoAccounts(),
+            has_ended,
         )
         self._card: Card | None = None  # of this server
         self._listed_links: dict[NodeId, bool] = {}  # the links in it
@@ -91,25 +98,28 @@ class Directory:
 
     def change_members(
         self, members: Iterable[NodeId], carry: Iterable[NodeId], now: float, now_ms: int
-    ) -> None:
-        """Replace the members and the servers in `carry`.
+    ) -> bool:
+        """Replace the members and the servers in `carry`; return whether there is a new member.
 
-        Links with other servers are closed, and their cards deleted. All exchanges end, and their
-        streams must be reopened.
+        Links with other servers are closed, and their cards deleted. If there is a new member, all
+        exchanges end, and their streams must be reopened.
 
         Raises:
             ConfigError: more than 1,024 servers, including this one; nothing has changed.
         """
         members = frozenset(members) - {self.node_id}
         self.cards.change_members({*members, self.node_id})
+        has_new = not members <= self.members
         self.members, self.carry = members, frozenset(carry)
         self.dials.change(self.members, self.carry)
-        for known in (self._links, self._closed_links, self._statements):
+        for known in (self._links, self._closed_links, self._exchanges, self._statements):
             for gone in known.keys() - members:
                 known.pop(gone)
-        self._exchanges.clear()
+        if has_new:
+            self._exchanges.clear()
         self._finder.forget()
         self.handle_deadline(now, now_ms)
+        return has_new
 
     # Links.
 

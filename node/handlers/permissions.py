@@ -79,9 +79,11 @@ class Roles:
 
     Roles are assigned, loaded from a file, or returned by a function (`ask`); a node has all of
     them. They are unrelated to the role that a peer claims in its handshake, which grants no
-    permissions.
+    permissions. A node also has the roles of the ended IDs that a person accepted it as the
+    successor of (section 22).
 
-    Attributes: loaded: the roles of each node ID that were loaded from a file.
+    Attributes: loaded: the roles of each node ID that were loaded from a file. predecessors: the
+    ended IDs that a person accepted each node ID as the successor of; the node sets it.
 
     Example:
 
@@ -90,11 +92,12 @@ class Roles:
         node.roles.revoke(peer.node_id)
     """
 
-    __slots__ = ("_asked", "_failures", "_roles", "loaded")
+    __slots__ = ("_asked", "_failures", "_roles", "loaded", "predecessors")
 
     def __init__(self) -> None:
         self._roles: dict[NodeId, frozenset[str]] = {}
         self.loaded: dict[NodeId, frozenset[str]] = {}
+        self.predecessors: Mapping[NodeId, tuple[NodeId, ...]] = {}
         self._asked: RolesFunction | None = None
         self._failures = RateLimitedLogger()
 
@@ -137,8 +140,9 @@ class Roles:
         """Set a function, sync or async, that returns the additional roles of a node ID; None
         removes it.
 
-        It is called for each request that needs a role which was neither assigned nor loaded. If it
-        raises an exception, the node has no additional roles.
+        It is called for each request that needs a role which was neither assigned nor loaded, and
+        also with the accepted predecessors of the node. If it raises an exception, the node has no
+        additional roles.
         """
         if function is not None:
             require_callable(function, "the function of roles", "node_id")
@@ -148,8 +152,20 @@ class Roles:
         """Return the assigned and loaded roles of a node; empty for a peer without a node ID."""
         if node_id is None:
             return frozenset()
-        roles = self._roles.get(node_id, frozenset())
-        return roles | self.loaded[node_id] if node_id in self.loaded else roles
+        roles = self._of(node_id)
+        for one in self.predecessors.get(node_id, ()) if self.predecessors else ():
+            roles |= self._of(one)
+        return roles
+
+    def granting(self, node_id: NodeId) -> tuple[NodeId, ...]:
+        """Return the IDs whose rights a node has: its own, and its accepted predecessors."""
+        if not self.predecessors:
+            return (node_id,)
+        return (node_id, *self.predecessors.get(node_id, ()))
+
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether roles are assigned to a node ID, or loaded for it."""
+        return node_id in self._roles or node_id in self.loaded
 
     async def include(self, wanted: frozenset[str], node_id: NodeId, now: float) -> bool:
         """Whether a node has one of these roles, including those of the `ask` function."""
@@ -157,8 +173,20 @@ class Roles:
             return True
         if self._asked is None or not wanted:
             return False
+        for one in self.granting(node_id):
+            if await self._asked_include(self._asked, wanted, one, now):
+                return True
+        return False
+
+    def _of(self, node_id: NodeId) -> frozenset[str]:
+        roles = self._roles.get(node_id, frozenset())
+        return roles | self.loaded[node_id] if node_id in self.loaded else roles
+
+    async def _asked_include(
+        self, asked: RolesFunction, wanted: frozenset[str], node_id: NodeId, now: float
+    ) -> bool:
         try:
-            told = self._asked(node_id)
+            told = asked(node_id)
             if inspect.isawaitable(told):
                 told = await told
             return not wanted.isdisjoint([told] if isinstance(told, str) else told)
@@ -217,7 +245,9 @@ class Rule:
             node_id = peer.node_id
             if node_id is None:
                 return False
-            if node_id in self._node_ids:
+            if node_id in self._node_ids or (
+                roles.predecessors and not self._node_ids.isdisjoint(roles.granting(node_id))
+            ):
                 return True
             return await roles.include(self._roles, node_id, peer.backend.now())
         try:
@@ -238,6 +268,10 @@ class Rule:
             )
             return False
         return answer is True
+
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether it contains a node ID."""
+        return node_id in self._node_ids
 
     def log_refusal(self, peer: Remote, name: str) -> None:
         """Log that `peer` was not permitted to use `name`."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar
 
 import anyio
 
+from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.federation.accounts import Accounts
 from parley._node.federation.exports import Exports
@@ -215,6 +216,13 @@ class Registry(Generic[H]):
         """Whether exactly this name or pattern has a handler."""
         return name in self._exact or any(entry.name == name for _, entry in self._patterns)
 
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether the rule of a handler contains a node ID."""
+        # Copied, because this may run in a thread.
+        entries = [*self._exact.values(), *(entry for _, entry in [*self._patterns])]
+        rules = (entry.own_rule for entry in entries)
+        return any(rule is not None and rule.names(node_id) for rule in rules)
+
     def _rules(self, entry: Entry[H]) -> tuple[Rule, ...]:
         """Return the entry's own rule and those of all patterns that match every name it
         handles.
@@ -236,7 +244,7 @@ class Handlers:
     Peers connected through a tunnel can only use names in `exports` (section 19). If `accounts` is
     set, the node is a home server (section 20). `find_elsewhere` takes a name and a peer; it
     returns a topic of another node, a code that refuses the peer, or None if there is no such
-    topic.
+    topic. `named_ids` contains functions that tell whether other rules contain a node ID.
     """
 
     interceptors: Interceptors = field(default_factory=Interceptors)
@@ -251,6 +259,7 @@ class Handlers:
     accounts: Accounts[Any] | None = None
     # Untyped, because Topic is defined in terms of Handlers.
     find_elsewhere: Callable[[str, Any], Any] | None = None
+    named_ids: list[Callable[[NodeId], bool]] = field(default_factory=list)
     # Held while one slice of a large answer is encoded.
     encoding: anyio.Lock = field(default_factory=anyio.Lock)
     # Rate-limited loggers for what peers cause, apart from failures of one handler.
@@ -276,6 +285,15 @@ class Handlers:
         """Return the handler of a named event in its namespace."""
         registry = self.events.get(namespace)
         return None if registry is None else registry.find(name)
+
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether roles or the rules of handlers contain a node ID."""
+        registries = (self.calls, self.streams, self.subscribes, *self.events.values())
+        return (
+            self.roles.names(node_id)
+            or any(named(node_id) for named in self.named_ids)
+            or any(registry.names(node_id) for registry in registries)
+        )
 
     def events_of(self, namespace: str) -> Registry[Any]:
         """Return the registry of a namespace, creating it if necessary."""

@@ -473,6 +473,10 @@ class Topic(Generic[N]):
         self._changes.notify()
         return feed
 
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether its rule contains a node ID."""
+        return self._own_rule is not None and self._own_rule.names(node_id)
+
     # Used to forward another node's topic.
 
     def comes_from(self, node_id: NodeId | None) -> bool:

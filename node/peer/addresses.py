@@ -50,14 +50,17 @@ class AddressList:
                 f"({found_ids}); use one link for each node"
             )
         self._given: NodeId | None = next(iter(ids), None)
+        # All IDs in the addresses, including those of servers on the way.
+        self.named = frozenset(ids.union(*map(_on_the_way, texts)))
         self.node_id = self._given
         self._last = ""
 
     def __str__(self) -> str:
         return self._texts[0].partition("#")[0]
 
-    async def found(self) -> list[str]:
-        """Return the addresses to dial now, with the node ID if one of them includes it.
+    async def found(self, current: NodeId | None = None) -> list[str]:
+        """Return the addresses to dial now, with the node ID if one of them includes it. Those of
+        its successor `current` are looked up.
 
         Raises:
             UnreachableError: no address was found.
@@ -70,7 +73,7 @@ class AddressList:
                 found.append(self._pinned(text))
                 continue
             try:
-                proposed = await RESOLVERS[scheme](text)
+                proposed = await RESOLVERS[scheme](f"{scheme}://{current or self._given}")
             except UnreachableError as error:
                 failed = error
                 continue
@@ -88,6 +91,13 @@ class AddressList:
     def _pinned(self, text: str) -> str:
         address = Address.parse(text).without_node_id()
         return str(address if self._given is None else address.with_node_id(self._given))
+
+
+def _on_the_way(text: str) -> frozenset[NodeId]:
+    """Return the IDs of the servers in a via address."""
+    if text.partition("://")[0] in RESOLVERS:
+        return frozenset()
+    return Address.parse(text).on_the_way
 
 
 def _read(text: str) -> NodeId | None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 import anyio
 from anyio.abc import ByteStream
 
-from parley._crypto.identity import NodeId
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, HandshakeError, UnreachableError
 from parley._node.peer.peer import Peer
@@ -50,15 +49,10 @@ def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
 
 
 def policy_for(
-    target: Address | None,
-    trust: TrustPolicy | AcceptHook | None,
-    config: NodeConfig,
-    *,
-    given: NodeId | None = None,
+    target: Address | None, trust: TrustPolicy | AcceptHook | None, config: NodeConfig
 ) -> ResolvedPolicy:
-    """Return the trust policy for an address: its node ID if it has one, otherwise `trust`.
-
-    `given` is the node ID in the address as given, if that has ended.
+    """Return the trust policy for an address: its node ID, or the successor of that, if it has one,
+    otherwise `trust`.
 
     Raises:
         ConfigError: neither is given, or the policy cannot be combined with plaintext.
@@ -66,7 +60,7 @@ def policy_for(
     if target is not None and target.node_id is not None:
         if trust is not None:
             as_policy(trust)  # Check the policy even though the address decides.
-        trust = Dialled(target.node_id, given)
+        trust = Dialled(target.node_id)
     if trust is None:
         where = "this node" if target is None else f"the node at {target}"
         raise ConfigError(

@@ -3,6 +3,7 @@
 import time
 from typing import Final
 
+from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
 from parley._lbm.codec import Value
 from parley._node.errors import CallRefused, NotOnceError, OutcomeUnknownError
@@ -18,12 +19,13 @@ _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class IdempotencyKey:
-    """A key for `Peer.call(.., once=key)`, usable across sessions; 16 random bytes by default.
+    """A key for `Peer.call(.., once=key)`, usable across sessions with one node ID; 16 random bytes
+    by default.
 
-    Attributes: value: the 16 bytes. epoch: the `once_epoch` of the first peer that was called; None
-    before the first call. sent: when the first call was sent, in seconds of the loop's clock; None
-    before. is_over: whether the key can no longer be used, because the node has forgotten it or
-    more than 5 minutes have passed.
+    Attributes: value: the 16 bytes. node_id, epoch: the node ID and `once_epoch` of the first peer
+    that was called; None before the first call. sent: when the first call was sent, in seconds of
+    the loop's clock; None before. is_over: whether the key can no longer be used, because the node
+    has forgotten it or more than 5 minutes have passed.
 
     Example:
 
@@ -39,7 +41,7 @@ class IdempotencyKey:
         ValueError: `value` is not 16 bytes long.
     """
 
-    __slots__ = ("_began", "_lost", "epoch", "is_over", "sent", "value")
+    __slots__ = ("_began", "_lost", "epoch", "is_over", "node_id", "sent", "value")
 
     def __init__(self, value: bytes | None = None) -> None:
         if value is None:
@@ -48,6 +50,7 @@ class IdempotencyKey:
             raise ValueError(f"invalid key of {len(value)} bytes: expected {ONCE_KEY_SIZE} bytes")
         self.value = bytes(value)
         self.epoch: bytes | None = None
+        self.node_id: NodeId | None = None
         self.sent: float | None = None
         self.is_over = False
         self._began = 0.0  # The time of `sent` on the clock that counts during sleep.
@@ -71,9 +74,10 @@ class IdempotencyKey:
             raise TypeError(f"invalid once {once!r}: expected True, 16 bytes or an IdempotencyKey")
         return cls(None if once is True else once)
 
-    def sending(self, epoch: bytes, now: float) -> None:
+    def sending(self, node_id: NodeId | None, epoch: bytes, now: float) -> None:
         """Record the first sending."""
-        self.epoch, self.sent, self._began = epoch, now, time_with_sleep()
+        self.node_id, self.epoch = node_id, epoch
+        self.sent, self._began = now, time_with_sleep()
 
     def age(self, now: float) -> float:
         """Return the seconds since the first sending, including the machine's sleep; 0 before."""
@@ -98,17 +102,20 @@ def time_with_sleep() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-def epoch_to_ask(key: IdempotencyKey, epoch: bytes | None, now: float) -> bytes:
+def epoch_to_ask(
+    key: IdempotencyKey, node_id: NodeId | None, epoch: bytes | None, now: float
+) -> bytes:
     """Return the peer's epoch, after checking that the call can be sent at `now`.
 
     Raises:
         NotOnceError: the peer does not support `once`, and the key has not been used.
-        OutcomeUnknownError: the first call was sent too long ago, or the node has restarted.
+        OutcomeUnknownError: the first call was sent too long ago, or to another node ID, or the
+            node has restarted.
     """
     if key.sent is None:
         if epoch is None:
             raise NotOnceError
-    elif epoch is None or epoch != key.epoch or key.age(now) > ONCE_AGAIN:
+    elif epoch is None or (node_id, epoch) != (key.node_id, key.epoch) or key.age(now) > ONCE_AGAIN:
         key.is_over = True
         raise key.unknown()
     return epoch

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack, overload
 
 import anyio
 
+from parley._crypto.identity import NodeId
 from parley._lbm.codec import Encodable, Value
 from parley._node.backoff import Backoff
 from parley._node.data_types import Model, R, data_type
 from parley._node.errors import (
     CallTimeout,
     ConfigError,
+    IdentityEndedError,
     OutcomeUnknownError,
     ParleyError,
     PeerClosedError,
@@ -64,6 +66,9 @@ class Dialler(Protocol):
     async def connect(self, address: str, *, trust: TrustPolicy | AcceptHook | None = None) -> Peer:
         """Dial a node and do the handshake; raises the errors of `Node.connect`."""
 
+    def current(self, node_id: NodeId) -> NodeId:
+        """Return the node ID to dial in place of one; IdentityEndedError if there is none."""
+
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
         """Allow the session of a dialled peer to resume over these addresses."""
 
@@ -79,8 +84,9 @@ class Link(ReconnectingClient[Peer]):
     It dials immediately, and reconnects with increasing pauses whenever a session ends.
 
     A link connects to one node only: the node whose ID is in the addresses, otherwise the node that
-    answered first. If that node is refused, refuses this node or has no common algorithm, the link
-    retries with the longest pause, because an operator can change the setting.
+    answered first. When this ID ends, it connects to the successor (section 22). If that node is
+    refused, refuses this node or has no common algorithm, the link retries with the longest pause,
+    because an operator can change the setting.
 
     Example:
 
@@ -118,6 +124,10 @@ class Link(ReconnectingClient[Peer]):
         self._subscriptions: set[object] = set()
         self._buses: ClientBuses | None = None
         super().__init__(f"link to {self._places}", pauses, draw)
+
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether its addresses contain a node ID, or it is restricted to it."""
+        return node_id == self._places.node_id or node_id in self._places.named
 
     def __repr__(self) -> str:
         return f"<Link to {self._places}, {'up' if self.is_up else 'down'}>"
@@ -536,7 +546,8 @@ class Link(ReconnectingClient[Peer]):
         if trust is not None and node_id is not None:
             trust = restrict_to_node(node_id, trust)
         failed: Exception | None = None
-        found = await self._places.found()
+        current = None if node_id is None else self._node.current(node_id)
+        found = await self._places.found(current)
         for address in found:
             try:
                 peer = await self._node.connect(address, trust=trust)
@@ -551,6 +562,8 @@ class Link(ReconnectingClient[Peer]):
 
 def _why_ended(live: LiveConnection) -> Exception:
     ended = live.ended
+    if isinstance(live.refused, IdentityEndedError):
+        return live.refused
     if ended is not None and ended.code in _NOT_TRUSTED:
         return handshake_error(ended.code, ended.text, ended.reason)
     return live.closed_error()

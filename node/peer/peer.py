@@ -375,14 +375,14 @@ class Peer:
         timeout = await self.live.wait_writable(timeout)
         waiter = backend.waiter()
         now = backend.now()
-        epoch = epoch_to_ask(key, self.once_epoch, now)
+        epoch = epoch_to_ask(key, self.node_id, self.once_epoch, now)
         try:
             call = outgoing.call(topic, data, now, timeout, waiter.wake, headers, once=key.value)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         again = key.sent is not None
         if not again:
-            key.sending(epoch, now)
+            key.sending(self.node_id, epoch, now)
         try:
             await waiter
         finally:

@@ -17,6 +17,7 @@ from parley._node.errors import (
     CallTimeout,
     ConfigError,
     HandshakeError,
+    IdentityEndedError,
     ParleyError,
     PeerClosedError,
     UnreachableError,
@@ -138,10 +139,13 @@ def is_lasting(error: Exception) -> bool:
     """Return whether dialling again soon cannot succeed.
 
     Either the address leads to another node, one side does not trust the other or gives it no
-    account, they have no common algorithm or version, or a setting is wrong.
+    account, the node ID has ended without a successor, they have no common algorithm or version, or
+    a setting is wrong.
     """
     if isinstance(error, CallRefused):
         return error.code == ResultCode.NOT_AUTHORISED
+    if isinstance(error, IdentityEndedError):
+        return error.successor is None
     if isinstance(error, HandshakeError | PeerClosedError):
         return error.code in _LASTING
     return isinstance(error, ConfigError)

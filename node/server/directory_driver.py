@@ -85,11 +85,11 @@ class DirectoryDriver:
         self.changes.notify()
 
     def change_members(self, members: Iterable[NodeId], carry: Iterable[NodeId]) -> None:
-        """Change the directory's members, then exchange cards on new streams."""
+        """Change the directory's members; if there is a new one, exchange cards on new streams."""
         if self._loop is not None:
-            self.directory.change_members(members, carry, *self._now(self._loop))
-            for stream in list(self._streams.values()):
-                stream.reset()
+            if self.directory.change_members(members, carry, *self._now(self._loop)):
+                for stream in list(self._streams.values()):
+                    stream.reset()
             self._update()
 
     def link_up(self, link: ServerLink, peer: Peer) -> None:

@@ -40,9 +40,11 @@ from parley._node.server.findings import FederationFinding, findings
 from parley._node.server.followed_topics import FollowedTopics
 from parley._node.server.links import DialServer, ServerLink, ServerLinks, require_others
 from parley._node.server.tunnel_dialer import ServerDialPolicy, TunnelDialer
-from parley._node.settings.tables import FederationSettings
+from parley._node.settings.tables import MOST_PLACES, FederationSettings
 from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
 from parley._node.trust.accounts import HostedAccounts
+from parley._node.trust.statement_table import StatementTable
 from parley._node.tunnels.service import TunnelService
 from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Target, TunnelSessions
 from parley._node.tunnels.tunnel_transport import TunnelTransport
@@ -149,6 +151,10 @@ class Federation:
     ) -> None:
         self._node = node
         self._settings = settings
+        self._named = settings.all_members | settings.carried
+        # The settings with the accepted successors of ended members in their place.
+        self._current = settings
+        self._loop: Backend | None = None
         self._dial = dial or partial(node.connect, resumable=False)
         # A member has no account, so that no node has two kinds of rights.
         self._members = set(settings.all_members)
@@ -156,6 +162,7 @@ class Federation:
             node.handlers,
             settings.accounts,
             servers=self._members,
+            statements=node.statements,
             on_change=self._accounts_changed,
         )
         self._accounts = LocalAccounts(self._hosted.accounts)
@@ -165,6 +172,7 @@ class Federation:
             carry=settings.carried,
             exports=settings.exports,
             accounts=self._accounts,
+            has_ended=lambda node_id: node.statements.table.has_ended(node_id),
             settle=FIRST_CARD,
         )
         self._cards = DirectoryDriver(
@@ -291,13 +299,10 @@ class Federation:
         """
         settings = replace(self._settings, members=tuple(members), carry=tuple(carry))
         require_others(self._node.node_id, settings)
-        self._cards.change_members(settings.all_members, settings.carried)
+        self._use(succeeded(settings, self._node.statements.table, self._node.node_id))
         self._settings = settings
-        self._members.clear()
-        self._members.update(settings.all_members)
-        self._links.change_members(settings.all_members)
+        self._named = settings.all_members | settings.carried
         self._cards.share_statements()
-        self._accounts_changed()
 
     async def __aenter__(self) -> Self:
         """Start to dial, without waiting.
@@ -313,11 +318,9 @@ class Federation:
             )
         async with AsyncExitStack() as stack:
             stack.callback(self._node.metrics.add(self._families))
-            named = self._node.connections.named_ids
-            named.append(self._members.__contains__)
-            stack.callback(named.remove, self._members.__contains__)
             stack.push_async_callback(self._links.stop)
             stack.callback(self._cards.stop)
+            self._follow_statements(stack, loop)
             await self._hosted.start(loop)
             stack.callback(self._hosted.stop)
             stack.push_async_exit(self._close_sessions)
@@ -327,6 +330,7 @@ class Federation:
             handlers.exports.add(self._exports)
             handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._serve_link)
             self._cards.start(loop)
+            self._apply_statements()
             self._links.start(loop, self._dial)
             self._entered = stack.pop_all()
         return self
@@ -339,6 +343,44 @@ class Federation:
     ) -> None:
         """End the links and all tunnels over them."""
         await self._entered.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _use(self, settings: FederationSettings) -> None:
+        """Replace the members; ConfigError if there are too many, and nothing has changed."""
+        self._cards.change_members(settings.all_members, settings.carried)
+        self._current = settings
+        self._members.clear()
+        self._members.update(settings.all_members)
+        self._links.change(settings)
+        self._accounts_changed()
+
+    def _follow_statements(self, stack: AsyncExitStack, loop: Backend) -> None:
+        """Apply the key statements that are stored from now on, until `stack` is left."""
+        named, listeners = self._node.connections.named_ids, self._node.statements.listeners
+
+        def names(node_id: NodeId) -> bool:
+            return node_id in self._named or self._hosted.names(node_id)
+
+        def changed() -> None:  # called in any thread
+            loop.call_soon_threadsafe(self._apply_statements)
+
+        def stop() -> None:
+            self._loop = None
+            listeners.remove(changed)
+            named.remove(names)
+
+        self._loop = loop
+        listeners.append(changed)
+        named.append(names)
+        stack.callback(stop)
+
+    def _apply_statements(self) -> None:
+        """Replace ended members by their accepted successors, and log ended accounts out."""
+        if self._loop is None:
+            return
+        settings = succeeded(self._settings, self._node.statements.table, self._node.node_id)
+        if settings != self._current:
+            self._use(settings)
+        self._hosted.statements_changed()
 
     def _withdraw(self) -> None:
         """Accept no more tunnels and links."""
@@ -421,6 +463,33 @@ class Federation:
 
     def _now(self) -> float:
         return self._node.backend.now()
+
+
+def succeeded(
+    settings: FederationSettings, table: StatementTable, own_id: NodeId
+) -> FederationSettings:
+    """Return the settings with the accepted successors of ended members in their place, and
+    without those that have none or are this server (section 22).
+    """
+    if not any(map(table.has_ended, settings.all_members | settings.carried)):
+        return settings
+
+    def granted(node_ids: Iterable[NodeId]) -> tuple[str, ...]:
+        found = {table.granted(one) for one in node_ids} - {None, own_id}
+        return tuple(sorted(str(one) for one in found))
+
+    links: dict[NodeId, list[str]] = {}
+    for node_id, places in settings.places.items():
+        successor = table.granted(node_id)
+        if successor is not None and successor != own_id:
+            found = (str(Address.parse(text).with_node_id(successor)) for text in places)
+            links.setdefault(successor, []).extend(found)
+    return replace(
+        settings,
+        links=tuple(text for texts in links.values() for text in texts[:MOST_PLACES]),
+        members=granted(settings.all_members),
+        carry=granted(settings.carried),
+    )
 
 
 def _state(link: ServerLink) -> LinkState:

@@ -89,6 +89,11 @@ class ServerLink:
         if self.is_kept:
             self._redial.begin(loop)
 
+    def keep(self, addresses: Sequence[str], dial: DialServer) -> None:
+        """Also dial from now on; only the other side did before."""
+        self._places = AddressList(addresses[0], addresses[1:])
+        self.start(self._running(), dial)
+
     def drop(self) -> None:
         """Stop dialling and end the session."""
         self._redial.cancel()
@@ -234,6 +239,8 @@ class ServerLinks:
         self._pauses = pauses or PAUSES
         self._draw = draw
         self._loop: Backend | None = None
+        self._dial: DialServer | None = None
+        self._former: list[ServerLink] = []  # with servers that are no longer members
         self._links = {
             node_id: self._new(node_id, places) for node_id, places in settings.places.items()
         }
@@ -248,25 +255,37 @@ class ServerLinks:
 
     def start(self, loop: Backend, dial: DialServer) -> None:
         """Start to dial."""
-        self._loop = loop
+        self._loop, self._dial = loop, dial
         for link in self:
             link.start(loop, dial)
 
     async def stop(self) -> None:
         """Stop dialling and end all links."""
         self._loop = None
-        links = list(self)
+        links = [*self, *self._former]
         for link in links:
             link.drop()
         for link in links:
             await link.stop()
 
-    def change_members(self, members: Collection[NodeId]) -> None:
-        """Let only these servers have links here, and end the links with others."""
-        self._members = members
+    def change(self, settings: FederationSettings) -> None:
+        """Let only the members have links here, end the links with others, and dial the servers
+        that the settings name.
+        """
+        self._members = settings.all_members
         for link in list(self):
-            if link.node_id not in members:
+            if link.node_id not in self._members:
                 link.drop()
+                if link.is_kept:
+                    self._former.append(self._links.pop(link.node_id))
+        for node_id, places in settings.places.items():
+            known = self._links.get(node_id)
+            if known is None:
+                known = self._links[node_id] = self._new(node_id, places)
+                if self._loop is not None:
+                    known.start(self._loop, self._dial)
+            elif not known.is_kept and self._dial is not None:
+                known.keep(places, self._dial)
 
     def redial(self) -> None:
         """Dial the links that are down now, because the network has changed."""

@@ -155,6 +155,11 @@ class Address:
         return Address("tcp", self.host, self.port, node_id=self.server)
 
     @property
+    def on_the_way(self) -> frozenset[NodeId]:
+        """The IDs of the servers of a via address."""
+        return frozenset(one for one in (self.server, self.home) if one is not None)
+
+    @property
     def place(self) -> str:
         """The text of `without_node_id`."""
         if self.scheme == "unix":

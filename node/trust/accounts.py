@@ -21,6 +21,7 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, pause_until
 from parley._node.transport.loop import Runner
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.known_peers import (
     LOOK,
     UNREADABLE,
@@ -43,7 +44,9 @@ class HostedAccounts:
 
     `setting` is `off` (no accounts), `known` (the accounts in `file`, by default
     `default_accounts()`), `any`, or node IDs. Nodes in `servers`, which may change, have no
-    account. `on_change` is called whenever the permitted accounts change.
+    account. `on_change` is called whenever the permitted accounts change. By `statements`, the
+    account of an ended ID is that of its successor (section 22); call `statements_changed` after a
+    change.
 
     Raises:
         ConfigError: the setting is invalid, or the home directory cannot be found.
@@ -56,10 +59,12 @@ class HostedAccounts:
         *,
         servers: Container[NodeId] = frozenset(),
         file: KnownPeers | None = None,
+        statements: KeyStatements | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._handlers = handlers
         self._on_change = on_change
+        self._statements = KeyStatements() if statements is None else statements
         self._file: WatchedFile[KnownPeers] | None = None
         ids: Collection[NodeId] | None = ()
         if setting == KNOWN:
@@ -73,6 +78,7 @@ class HostedAccounts:
                 )
         else:
             ids = [_node_id(text) for text in setting]
+        self._listed = None if ids is None else frozenset(ids)
         self.accounts: Accounts[LiveConnection] = Accounts(ids, servers)
         self._runner: Runner | None = None
         self._loop: Backend | None = None
@@ -95,9 +101,10 @@ class HostedAccounts:
             found = await in_thread(threads, lambda: _read(file.file))
             if not isinstance(found, frozenset):
                 raise found or _slow(file.file)
-            self.accounts.change(found)
+            self._listed = found
             self._loop = loop
             self._runner = loop.spawn(self._watch, file, threads, loop)
+        self.accounts.change(*self._permitted())
         self._handlers.accounts = self.accounts
 
     def stop(self) -> None:
@@ -123,9 +130,29 @@ class HostedAccounts:
             file.reviewed = file.seen
             self._change(found if isinstance(found, frozenset) else frozenset())
 
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether the setting or the file contains a node ID."""
+        return self._listed is not None and node_id in self._listed
+
+    def statements_changed(self) -> None:
+        """Apply a change of the key statements."""
+        self._apply()
+
+    def _permitted(self) -> tuple[frozenset[NodeId] | None, Collection[NodeId]]:
+        """Return the permitted accounts with the successors of ended ones, and the ended IDs."""
+        table, listed = self._statements.table, self._listed
+        if listed is None or not table.stored:
+            return listed, table.origins
+        successors = (table.current(one) for one in table.origins if one in listed)
+        return listed.union(one for one in successors if one is not None), table.origins
+
     def _change(self, ids: frozenset[NodeId]) -> None:
+        self._listed = ids
+        self._apply()
+
+    def _apply(self) -> None:
         """Apply new accounts. Sessions of removed accounts end, and they can no longer log in."""
-        for live in self.accounts.change(ids):
+        for live in self.accounts.change(*self._permitted()):
             logger.info(
                 "%s no longer has an account",
                 live.remote,

@@ -100,6 +100,12 @@ class TrustDecision:
         """Close the connection: the peer is no longer trusted."""
         self._live.refuse(refusal)
 
+    def refuse_ended(self) -> None:
+        """Close the connection if its peer was accepted, and its node ID has ended since."""
+        ended = self._ended() if self.is_made else None
+        if ended is not None:
+            self.refuse(ended)
+
     def refusal(self, check: Check) -> NotTrustedError | None:
         """Return why the peer is not trusted by a policy or has ended, or None. The cause of the
         error is what prevented the policy from deciding, if anything did."""

@@ -152,13 +152,9 @@ class Pinned:
 class Dialled(Pinned):
     """Trust only the node with the ID that was dialled, or the node that has taken its place.
 
-    Unlike for a list of IDs, no person must have accepted the successor (rule 22.35). `given` is
-    the ID in the address, if it has ended and `node_id` is dialled in its place.
+    Unlike for a list of IDs, no person must have accepted the successor (rule 22.35). The peer is
+    rechecked when the statements change, so its session ends if it is no longer the successor.
     """
-
-    def __init__(self, node_id: NodeId, given: NodeId | None = None) -> None:
-        super().__init__(node_id)
-        self.given = given
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
         """Return if the peer has the node ID or is its `current`; else raise NotTrustedError."""
@@ -312,6 +308,7 @@ class OneOnly:
 
     def recheck(self, peer: PublicIdentity, name: str | None) -> None:
         """Recheck the peer with the other policy."""
+        self._dialled.check(peer, name)
         recheck(self._policy, peer, name)
 
 
@@ -332,8 +329,6 @@ def names_node(policy: object, node_id: NodeId) -> bool | None:
     known peer without a name), and None otherwise (rule 22.30).
     """
     if isinstance(policy, Pinned | OneOnly) and policy.node_id == node_id:
-        return True
-    if isinstance(policy, Dialled) and policy.given == node_id:
         return True
     if isinstance(policy, OneOf) and node_id in policy.node_ids:
         return True
@@ -514,7 +509,7 @@ def as_policy(trust: TrustPolicy | AcceptHook) -> ResolvedPolicy:
 
 
 def restrict_to_node(node_id: NodeId, trust: TrustPolicy | AcceptHook) -> TrustPolicy | AcceptHook:
-    """Return a policy that accepts a single node, if `trust` accepts it."""
+    """Return a policy that accepts a single node or its successor, if `trust` accepts it."""
     policy = as_policy(trust)
     if not isinstance(policy, HookPolicy):
         return OneOnly(node_id, policy)

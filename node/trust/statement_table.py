@@ -143,7 +143,12 @@ class StatementTable:
 
     def accepted_predecessors(self, node_id: NodeId) -> tuple[NodeId, ...]:
         """Return the ended IDs whose `granted` is this one."""
-        return tuple(one for one in self.predecessors(node_id) if self.granted(one) == node_id)
+        return self.accepted.get(node_id, ())
+
+    @cached_property
+    def accepted(self) -> Mapping[NodeId, tuple[NodeId, ...]]:
+        """The ended IDs by their `granted`; empty without decisions."""
+        return self._by_end(self.granted) if self.decisions else {}
 
     def is_on_record(self, node_id: NodeId, known: Callable[[NodeId], bool]) -> bool:
         """Return whether `known` is true of an ID, or of one that leads to it by at most eight
@@ -287,11 +292,14 @@ class StatementTable:
 
     @cached_property
     def _predecessors(self) -> dict[NodeId, tuple[NodeId, ...]]:
+        return self._by_end(self.current)
+
+    def _by_end(self, end: Callable[[NodeId], NodeId | None]) -> dict[NodeId, tuple[NodeId, ...]]:
         found: dict[NodeId, tuple[NodeId, ...]] = {}
         for origin in self._by_origin:
-            current = self.current(origin)
-            if current is not None:
-                found[current] = (*found.get(current, ()), origin)
+            last = end(origin)
+            if last is not None:
+                found[last] = (*found.get(last, ()), origin)
         return found
 
     @cached_property

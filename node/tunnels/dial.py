@@ -35,12 +35,16 @@ _RESETS: Final[dict[int, int]] = {
 
 class ViaDialer:
     """Opens tunnels to `via://` addresses. All tunnels through one server share a connection to
-    it, which `connect` opens."""
+    it, which `connect` opens. `current` returns the ID to dial in place of one."""
 
     def __init__(
-        self, connect: Callable[[str], Awaitable[Peer]], loop: Callable[[], Backend]
+        self,
+        connect: Callable[[str], Awaitable[Peer]],
+        current: Callable[[NodeId], NodeId],
+        loop: Callable[[], Backend],
     ) -> None:
         self._connect = connect
+        self._current = current
         self._servers: SessionPool[Address] = SessionPool(lambda peer: loop().spawn(peer.close))
 
     def dial(self, address: Address) -> Dial:
@@ -53,10 +57,11 @@ class ViaDialer:
         Raises:
             TunnelRefusedError: no tunnel leads there.
             UnreachableError, HandshakeError: cannot connect to its server.
+            IdentityEndedError: an ID in the address has ended without a successor.
         """
         assert address.node_id is not None  # `Node` rejects other addresses
         server = address.of_server
-        homes = () if address.home is None else (address.home,)
+        homes = () if address.home is None else (self._current(address.home),)
         peer = await self._servers.acquire(server, lambda: self._connect(str(server)))
         try:
             tunnel = await dial_tunnel(

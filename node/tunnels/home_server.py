@@ -147,7 +147,9 @@ class Home(Link):
     @property
     def server(self) -> NodeId | None:
         """The home's node ID; None if no address contains it and the home hasn't answered yet."""
-        return self._places.node_id
+        node_id = self._places.node_id
+        # The successor has the addresses of an ended ID.
+        return None if node_id is None else self._node.statements.table.current(node_id)
 
     async def reach(
         self,
@@ -259,8 +261,9 @@ class Home(Link):
 
     def _name_there(self, topic: str) -> str:
         """Return the name of a topic as the home knows it: without `@` if it is the home's own."""
-        remote = read_topic_name(topic)
-        return topic if remote is None or remote.to != (self.server,) else remote.topic
+        remote, current = read_topic_name(topic), self._node.statements.table.current
+        is_own = remote is not None and tuple(map(current, remote.to)) == (self.server,)
+        return remote.topic if remote is not None and is_own else topic
 
     async def _open_tunnel(self, to: Sequence[NodeId]) -> TunnelTransport:
         try:

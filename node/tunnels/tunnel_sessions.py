@@ -123,8 +123,8 @@ class TunnelSessions:
         ids = tuple(map(current, target.ids))
         dials = [tunnel_dial(lambda: self._open_tunnel(tuple(map(current, ids))))]
         if places is not None:
-            dials.append(direct_dial(places, loop))
-        peer = await self._connect(dials, target, name, timeout)
+            dials.append(direct_dial(places, loop, ids[-1]))
+        peer = await self._connect(dials, target, ids, name, timeout)
         if self._closed:  # closed while the session was opened
             peer.live.drop(CloseCode.GOING_AWAY)
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
@@ -135,7 +135,12 @@ class TunnelSessions:
         return peer
 
     async def _connect(
-        self, dials: Sequence[Dial], target: Target, name: str, timeout: float
+        self,
+        dials: Sequence[Dial],
+        target: Target,
+        ids: Sequence[NodeId],
+        name: str,
+        timeout: float,
     ) -> Peer:
         around = self._leads_around
         left = 1 if around is None else ATTEMPTS
@@ -145,7 +150,7 @@ class TunnelSessions:
                 return await self._node.connect_by(dials, target.node_id, name=name, timeout=share)
             except HandshakeError:
                 left -= 1
-                if not left or around is None or not around(target.ids):
+                if not left or around is None or not around(ids):
                     raise
 
     async def close(self, *, graceful: bool) -> None:
@@ -176,12 +181,12 @@ async def _close(peer: Peer) -> None:
         closing.cancel_scope.cancel()
 
 
-def direct_dial(places: AddressList, loop: Backend) -> Dial:
-    """Return a function that dials a node's direct addresses in turn."""
+def direct_dial(places: AddressList, loop: Backend, node_id: NodeId) -> Dial:
+    """Return a function that dials the direct addresses of the node `node_id` in turn."""
 
     async def dial(accept: Callable[[], Driver | None]) -> None:
         failed: UnreachableError | None = None
-        for text in await places.found():
+        for text in await places.found(node_id):
             try:
                 await loop.connect(Address.parse(text), accept)
                 return

@@ -30,7 +30,7 @@ class DialRefused(Exception):
 class Situation:
     """The state of a node. `linked` are nodes with an open link. Of `accounts` (nodes that may have
     one, None: all), those in `logged_in` are connected and not suspended. `homes` are the node's
-    homes.
+    homes, and `ended` the IDs whose ends it has stored (section 22).
     """
 
     own: bytes
@@ -40,12 +40,13 @@ class Situation:
     accounts: frozenset[bytes] | None = frozenset()
     logged_in: frozenset[bytes] = frozenset()
     homes: frozenset[bytes] = frozenset()
+    ended: frozenset[bytes] = frozenset()
     links: Links = field(default_factory=dict)
 
     def may_have_account(self, node: bytes) -> bool:
         """Return the accounts; a server doesn't have any."""
         known = self.accounts is None or node in self.accounts
-        return known and not self.is_server(node)
+        return known and node not in self.ended and not self.is_server(node)
 
     def is_server(self, node: bytes) -> bool:
         """Return whether the node identifies as this one."""
@@ -147,6 +148,8 @@ def _check_next(node: Situation, neighbour: bytes, path: list[bytes], at: int) -
     following = path[at + 1]
     if at and neighbour not in node.linked:
         raise DialRefused(REFUSED, at)
+    if path[-1] in node.ended:
+        raise DialRefused(NOT_FOUND, at)
     last = at + 2 == len(path)
     if last and following in node.logged_in:
         return
@@ -169,6 +172,8 @@ def _path_for_account(node: Situation, neighbour: bytes, to: list[bytes]) -> lis
         if len(to) == 2:
             _check_next(node, neighbour, to, 0)
         return to
+    if to[-1] in node.ended:
+        raise DialRefused(NOT_FOUND, 0)
     links = {**node.links, node.own: dict.fromkeys(node.linked, False)}
     path = choose(links, node.own, to[0], Avoided(), 9 - len(to))
     if path is None:

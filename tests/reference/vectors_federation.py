@@ -216,11 +216,16 @@ _HERE = Situation(
 _OPEN = Situation(**{**vars(_HERE), "accounts": None})
 _NODE = Situation(own=_id("c"), homes=frozenset(_ids("b")))
 _LOST = Situation(**{**vars(_HERE), "linked": frozenset(_ids("bg"))})
+# The same node, which has stored the ends of m, of the server f, and of x.
+_ENDED = Situation(**{**vars(_HERE), "ended": frozenset(_ids("mfx"))})
+_OPEN_ENDED = Situation(**{**vars(_ENDED), "accounts": None})
 NODES = {
     "a server": _HERE,
     "one at which anybody may have an account": _OPEN,
     "no server": _NODE,
     "one that lost a link": _LOST,
+    "one that knows of ended ids": _ENDED,
+    "one that knows of ended ids, at which anybody may have an account": _OPEN_ENDED,
 }
 _DIALS: dict[str, tuple[Situation, str, bytes, int]] = {
     "for this node": (_HERE, "b", _by("abc"), 5),
@@ -295,6 +300,20 @@ _DIALS: dict[str, tuple[Situation, str, bytes, int]] = {
     "from an account, to a member as if it had an account": (_HERE, "n", _to("cs"), 0),
     "from a member without a link, where anybody may": (_OPEN, "s", _to("d"), 0),
     "from a stranger, which is malformed": (_HERE, "x", b"\xff", 0),
+    "to a server, where others have ended": (_ENDED, "b", _by("abcde"), 5),
+    "from an account, where others have ended": (_ENDED, "n", _to("e"), 5),
+    "to an account that has ended": (_ENDED, "b", _by("abcm"), 0),
+    "to an ended id, where anybody may": (_OPEN_ENDED, "b", _by("abcx"), 0),
+    "to a server that has ended": (_ENDED, "b", _by("abcdef"), 0),
+    "to an ended id, from one for which it does not carry": (_ENDED, "d", _by("edcbf"), 0),
+    "to an ended id, with nothing left": (_ENDED, "b", _by("bcdf", 100), 0),
+    "to an ended id, by a path that goes back": (_ENDED, "b", _by("abcbf"), 0),
+    "to an ended id, from a stranger": (_ENDED, "y", _by("ycf"), 0),
+    "from an account, to a server that has ended": (_ENDED, "n", _to("f"), 0),
+    "from an account, to an ended id at a home": (_ENDED, "n", _to("ex"), 0),
+    "from an account, to one here that has ended": (_ENDED, "n", _to("cm"), 0),
+    "from an account that has ended": (_ENDED, "m", _to("d"), 0),
+    "from an ended id, where anybody may": (_OPEN_ENDED, "x", _to("d"), 0),
 }
 
 
@@ -395,6 +414,7 @@ def _shown(node: Situation) -> Vector:
         "accounts": None if node.accounts is None else several(node.accounts),
         "logged_in": several(node.logged_in),
         "homes": several(node.homes),
+        "ended": several(node.ended),
         "links": {
             server.hex(): [[link.hex(), carries] for link, carries in to.items()]
             for server, to in sorted(node.links.items())
@@ -415,6 +435,8 @@ _LOGINS: dict[str, tuple[Situation, str, bytes, dict[str, bool]]] = {
     "of one who may not": (_HERE, "x", _login(), {}),
     "of a linked server, where anybody may": (_OPEN, "b", _login(), {}),
     "of a member without a link, where anybody may": (_OPEN, "s", _login(), {}),
+    "of one that has ended": (_ENDED, "m", _login(), {}),
+    "of one that has ended, where anybody may": (_OPEN_ENDED, "x", _login(), {}),
     "at a node without accounts": (_NODE, "n", _login(), {}),
     "through a tunnel": (_HERE, "n", _login(), {"tunnelled": True}),
     "on an unencrypted connection": (_OPEN, "x", _login(), {"encrypted": False}),

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast, get_args
 
+from parley._crypto.identity import NodeId
 from parley._node.bus.identifiers import DEAD
 from parley._node.bus.remote.messages import (
     Drop,
@@ -98,6 +99,10 @@ class BusRule:
             self._function = require_callable(allow, "allow= of a bus", "request")
         else:
             self._rules = dict.fromkeys(actions, Rule(cast(Allow, allow)))
+
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether it contains a node ID."""
+        return any(rule.names(node_id) for rule in self._rules.values())
 
     async def permits(self, permission: BusRequest, roles: Roles) -> bool:
         """Return whether the request is allowed; raise the errors of an `allow` function."""

@@ -406,6 +406,8 @@ def offer_bus(handlers: Handlers, bus: Offered, allow: AllowBus) -> BusService:
     """
     if BUS_LABEL in handlers.reserved:
         raise ParleyError("cannot offer this bus: the node already offers another one")
-    service = BusService(bus, BusAuthoriser(BusRule(allow), handlers.exported, handlers.roles))
+    rule = BusRule(allow)
+    service = BusService(bus, BusAuthoriser(rule, handlers.exported, handlers.roles))
+    handlers.named_ids.append(rule.names)
     handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, service.serve)
     return service

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable
 
+from parley._crypto.identity import NodeId
 from parley._node.bus.remote.authorisation import BusRequest
 from parley._node.errors import ConfigError
 from parley._node.handlers.permissions import Roles
@@ -18,15 +19,20 @@ class BusRights:
     def change(self, settings: BusSettings) -> None:
         self._rights = settings.rights
 
+    def names(self, node_id: NodeId) -> bool:
+        """Return whether a right is that of a node ID."""
+        return any(right.node_id == node_id for right in self._rights)
+
     def allow(self, request: BusRequest) -> bool | Awaitable[bool]:
         """Return whether a request of a peer is allowed. If it depends on a role, the application
         may be asked.
         """
         who, group, name = request.peer.node_id, request.group or "", request.name or ""
+        ids = (None,) if who is None else self._roles.granting(who)
         roles = frozenset(
             right.role
             for right in self._rights
-            if right.allows(who, request.action, name, group, (right.role,))
+            if any(right.allows(one, request.action, name, group, (right.role,)) for one in ids)
         )
         if "" in roles:
             return True

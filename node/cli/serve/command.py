@@ -113,6 +113,7 @@ async def _serve(
             node.roles.load(settings.serve.roles)
         require_bus(settings.bus)
         rights = BusRights(settings.bus, node.roles)
+        node.handlers.named_ids.append(rights.names)
         if application is None:
             offer_builtin_calls(node)
             clock = offer_clock(node)

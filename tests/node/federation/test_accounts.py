@@ -87,3 +87,13 @@ def test_so_many_are_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert accounts.login(ALICE, "a2") == ResultCode.ACCEPTED  # without using another place
     accounts.logout(BOB, "b")
     assert accounts.login(SERVER, "s") == ResultCode.ACCEPTED
+
+
+def test_an_ended_id_has_no_account() -> None:
+    accounts = Accounts[str](None)
+    accounts.login(ALICE, "a")
+    accounts.login(BOB, "b")
+    assert accounts.change(None, {ALICE}) == ["a"]
+    assert (accounts.may(ALICE), accounts.may(BOB)) == (False, True)
+    assert accounts.login(ALICE, "a") == ResultCode.NOT_AUTHORISED
+    assert accounts.logout(ALICE, "a") == ResultCode.NOT_AUTHORISED

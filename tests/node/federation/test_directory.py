@@ -299,3 +299,22 @@ def test_deadlines_make_progress() -> None:
         server.directory.handle_deadline(server.now, server.now_ms)
         calls += 1
     assert calls < 40
+
+
+def test_exchanges_continue_unless_there_is_a_new_member() -> None:
+    server = Server()
+    server.exchanging(ONE, TWO)
+    server.wait(CARD_INTERVAL)
+    for one in (ONE, TWO):
+        server.sent(one)
+    server.receive(card(server=2), card(server=3), by=TWO)
+    # The card of the removed member was queued for ONE, and is no longer sent.
+    assert server.directory.change_members([ONE, THREE], [], server.now, server.now_ms) is False
+    assert THREE in server.directory.cards
+    assert {origin for origin, _ in server.sent(ONE)} - {US} == {THREE}
+    server.receive(card(2, server=3))
+    assert server.directory.cards[THREE].number == 2
+    assert server.directory.change_members([ONE, TWO], [], server.now, server.now_ms) is True
+    assert server.directory.next_event(ONE, server.now) is None
+    server.directory.begin_exchange(ONE)
+    assert server.directory.next_event(ONE, server.now) is not None

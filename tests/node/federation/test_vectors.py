@@ -243,7 +243,12 @@ class Situation:
         self.node: Mapping[str, Any] = read(FILE)["nodes"][vector["node"]]
         may, self.linked = self.node["accounts"], frozenset(ids_of(self.node["linked"]))
         servers = self.linked | {*ids_of(self.node["members"])}
-        self.accounts: Accounts[object] = Accounts(None if may is None else ids_of(may), servers)
+        self.ended, ids = (
+            frozenset(ids_of(self.node["ended"])),
+            None if may is None else ids_of(may),
+        )
+        self.accounts: Accounts[object] = Accounts((), servers)
+        self.accounts.change(ids, self.ended)
         for one in ids_of(self.node["logged_in"]):
             self.accounts.login(one, object())
 
@@ -257,7 +262,7 @@ class Situation:
         (own,) = ids_of([self.node["own"]])
         members, carry = ids_of(self.node["members"]), ids_of(self.node["carry"])
         (neighbour,) = ids_of([vector["neighbour"]])
-        dials = Dials(own, members, self.linked, carry, self)
+        dials = Dials(own, members, self.linked, carry, self, self.ended.__contains__)
         return dials.judge(neighbour, unhex(vector["input"]), 0)
 
     def path(self, to: Sequence[NodeId]) -> Path | None:

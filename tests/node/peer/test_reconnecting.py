@@ -1,11 +1,15 @@
 """Redialling: pauses, permanent failures, and an end without leftovers."""
 
+from functools import partial
+
 import pytest
 
 from parley import Backoff
+from parley._crypto.identity import NodeId
 from parley._node.errors import (
     ConfigError,
     HandshakeError,
+    IdentityEndedError,
     NotTrustedError,
     ParleyError,
     PeerClosedError,
@@ -84,6 +88,9 @@ def test_what_lasts() -> None:
     assert is_lasting(PeerClosedError(CloseCode.AUTHENTICATION_FAILED))
     assert is_lasting(PeerClosedError(CloseCode.PEER_NOT_TRUSTED))
     assert is_lasting(ConfigError("a typo"))
+    ended = partial(IdentityEndedError, "it has ended", node_id=NodeId(bytes(32)))
+    assert is_lasting(ended(successor=None))
+    assert not is_lasting(ended(successor=NodeId(bytes(32))))
     assert not is_lasting(HandshakeError(CloseCode.TIMEOUT))
     assert not is_lasting(PeerClosedError(CloseCode.GOING_AWAY))
     assert not is_lasting(UnreachableError("nobody"))

@@ -246,3 +246,27 @@ async def test_a_server_has_so_many_links_and_no_more() -> None:
                 assert one.links.accept(back) is code
                 assert len(list(one.links)) == MOST_LINKS
                 await peer.close()
+
+
+async def test_links_follow_the_settings() -> None:
+    nodes = [new_node() for _ in range(3)]
+    async with network(*nodes) as net:
+        first, second, third = nodes
+        ours, theirs, other = Server(net, first, second), Server(net, second), Server(net, third)
+        both = tuple(str(node.node_id) for node in (first, second, third))
+        for server in (theirs, other):
+            members = tuple(text for text in both if text != str(server.node.node_id))
+            server.links.change(FederationSettings(members=members))
+        async with begun(net, ours, theirs, other):
+            await eventually(lambda: linked(ours, theirs))
+            # The third server takes the place of the second one.
+            ours.links.change(FederationSettings(links=(net.address(third),)))
+            await eventually(lambda: linked(ours, other))
+            assert ours.peer(theirs) is None
+            assert [link.node_id for link in ours.links] == [third.node_id]
+            # From now on, this side also dials the link that the other one had opened.
+            assert [link.is_kept for link in other.links] == [False]
+            other.links.change(FederationSettings(links=(net.address(first),)))
+            assert [link.is_kept for link in other.links] == [True]
+            assert linked(ours, other)
+            other.links.change(FederationSettings(links=(net.address(first),)))
