@@ -20,13 +20,13 @@ DEMO: Final = command(
     "demo",
     "demo.command:demo",
     "Run a demo: two nodes connect, call, publish, chat, send a file and detect "
-    "tampering.\n\n`parley demo federation` shows five servers instead; write ./federation for a "
-    "file of that name.",
+    "tampering.\n\n`parley demo federation` shows five servers instead, and `parley demo keys` a "
+    "stolen key and its successor; write ./federation or ./keys for a file of that name.",
     argument(
         "what",
         "FILE",
         required=False,
-        help="The file to send, or `federation`. Default: the README.",
+        help="The file to send, `federation` or `keys`. Default: the README.",
     ),
     LOOP,
     JSON,
@@ -34,6 +34,7 @@ DEMO: Final = command(
         "parley demo",
         "parley demo README.md",
         "parley demo federation",
+        "parley demo keys",
     ),
 )
 

@@ -21,6 +21,7 @@ from rich.table import Table
 from parley._crypto.identity import Identity
 from parley._node.cli.demo import command as scenes
 from parley._node.cli.demo.federation import federation_demo
+from parley._node.cli.demo.keys import keys_demo
 from parley._node.cli.demo.processes import (
     FILE_LABEL,
     POEM,
@@ -273,6 +274,7 @@ def content_of(file: Path | None) -> tuple[str, Path | bytes]:
 
 
 FEDERATION: Final = "federation"
+KEYS: Final = "keys"
 
 
 def demo(
@@ -281,11 +283,15 @@ def demo(
     as_json: bool,
 ) -> None:
     set_up_logging("error")
-    if what == FEDERATION:  # hide the other servers' warnings about the killed server
+    # Hide the other servers' warnings about the killed server, and the conflict of two successors.
+    if what in (FEDERATION, KEYS):
         change_level("critical", access=False)
     out = Output(as_json)
     if what == FEDERATION:
         anyio.run(run_until_interrupted, federation_demo, out, loop, **event_loop(loop))
+        return
+    if what == KEYS:
+        anyio.run(run_until_interrupted, keys_demo, out, **event_loop(loop))
         return
     if what == "":
         raise ConfigError("cannot send the file '': the path is empty; leave FILE out, or name one")

@@ -77,6 +77,29 @@ def test_json_of_the_demo(processes: Processes) -> None:
         assert 0 < last[f"{name}_seconds"] <= last["seconds"]
 
 
+def test_json_of_the_keys(processes: Processes) -> None:
+    done = processes.run("demo", "keys", "--json")
+    assert (done.code, done.err) == (0, "")
+    kinds = [line["event"] for line in done.lines]
+    stolen = ["bob", "link", "theft", "succession", "followed", "thief", "federation"]
+    assert kinds == [*stolen, "right", "revocation", "conflict", "done"]
+    bob, link, theft, succession, followed, thief, federation, *rest = done.lines
+    right, revocation, conflict, last = rest
+    assert federation["origin"] == succession["origin"]
+    old, new = succession["origin"], succession["successor"]
+    assert bob["node_id"] == old
+    assert link["answer"] == f"hello, I am {old[:8]}"
+    assert (followed["node_id"], followed["answer"]) == (new, f"hello, I am {new[:8]}")
+    assert theft["answer"] == "opened"
+    assert right["accepted"] == new
+    refusals = {thief["ended"], thief["refused"], right["refused"], revocation["ended"]}
+    assert refusals == {"authentication-failed"}
+    assert conflict["accepted"] in conflict["successors"]
+    assert len(set(conflict["successors"])) == 2
+    assert "two successors claim to be" in conflict["text"]
+    assert 0 < followed["seconds"] < last["seconds"]
+
+
 def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
     path = tmp_path / "some file.bin"
     content = bytes(range(256)) * 12_000
@@ -184,7 +207,7 @@ def test_a_file_that_shrinks_is_told(processes: Processes, large: Path) -> None:
     assert done.last["text"] == "cannot send large: its size changed during the transfer"
 
 
-@pytest.mark.parametrize(("place", "what"), [(1, []), (2, ["federation"])])
+@pytest.mark.parametrize(("place", "what"), [(1, []), (2, ["federation"]), (3, ["keys"])])
 def test_the_documents_have_what_it_shows(parley: Parley, place: int, what: list[str]) -> None:
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
     recorded = page.split("```text\n")[place].split("```", 1)[0]
