@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 import pytest
 
-from parley import Identity, Node, Statement, create_succession
+from parley import CallRefused, Identity, Node, Statement, create_succession
 from parley.errors import HandshakeError, IdentityEndedError, PeerClosedError
 from parley.trust import KeyStatements, Known, KnownPeers, OneOf, TrustPolicy
 
@@ -102,3 +102,21 @@ async def test_an_accepted_successor_cannot_pass_the_rights_on() -> None:
     statements.apply(create_succession(NEW_RECOVERY, THIEF), NOW)
     assert statements.table.current(OWNER.node_id) == THIEF.node_id
     assert not await admits(policy, statements, THIEF)
+
+
+async def test_a_call_that_was_granted_waits_for_a_person() -> None:
+    server = Node(Identity.create(), watch=[OWNER.node_id])
+
+    @server.on_call("open", allow=[OWNER.node_id])
+    async def open_door(call: object) -> str:
+        return "opened"
+
+    server.statements.apply(OF_OWNER, NOW)
+    async with server, Node(NEW) as new:
+        peer = await new.connect(await server.listen("memory://server"))
+        with pytest.raises(CallRefused) as caught:
+            await peer.call("open")
+        assert caught.value.code == 20  # not-authorised
+        server.statements.decide(OWNER.node_id, NEW.node_id, NOW)
+        peer = await new.connect(await server.listen("memory://server-2"))
+        assert await peer.call("open") == "opened"
