@@ -249,7 +249,9 @@ class KeyStatements:
             self._use(change(self.table))
             return
         with locked(self.path, KeyStatementsError):
-            table = change(self._read())
+            # Parsing a large file costs more than another node pays for a statement.
+            is_current = self.error is None and self.stamp() == self._stamp
+            table = change(self.table if is_current else self._read())
             data = _lines(table)
             if len(data) > MAX_FILE_SIZE:
                 raise KeyStatementsError(

@@ -67,6 +67,30 @@ def test_without_a_file_they_stay_in_memory() -> None:
     assert statements.stamp() is None
 
 
+def test_a_statement_parses_the_file_only_if_it_has_changed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a node with many statements pays more for one than the node that sent it."""
+    parsed: list[bytes] = []
+    parse = Statement.parse
+
+    def count(encoded: bytes) -> Statement:
+        parsed.append(encoded)
+        return parse(encoded)
+
+    mine, other = KeyStatements(path), KeyStatements(path)
+    some = [create_revocation(Identity.create()) for _ in range(4)]
+    mine.offer(some[0], NAMED, NOW)
+    monkeypatch.setattr(Statement, "parse", count)
+    mine.offer(some[1], NAMED, NOW)
+    assert parsed == []
+    other.offer(some[2], NAMED, NOW)
+    assert len(parsed) == 2
+    mine.offer(some[3], NAMED, NOW)
+    assert len(parsed) == 5
+    assert len(mine.table.stored) == 4
+
+
 def test_processes_do_not_lose_each_other_s_statements(path: Path) -> None:
     ids = [Identity.create() for _ in range(4)]
     some = [KeyStatements(path), KeyStatements(path)]
