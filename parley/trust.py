@@ -15,12 +15,14 @@ from parley._node.trust.policies import (
     default_known_peers,
     parse_trust,
 )
+from parley._node.trust.statement_table import IdsOnRecord
 
 __all__ = [
     "AcceptHook",
     "AnyPeer",
     "Candidate",
     "FirstUse",
+    "IdsOnRecord",
     "KeyStatements",
     "Known",
     "KnownPeer",

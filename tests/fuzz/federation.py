@@ -177,7 +177,9 @@ def _judge(data: bytes) -> None:
         NodeId(node.own),
         *(frozenset(map(NodeId, ids)) for ids in (node.members, node.linked, node.carry)),
     )
-    decision = Dials(own, members, linked, carry, _Here(node)).judge(NodeId(neighbour), payload, 0)
+    ended = node.ended.__contains__
+    dials = Dials(own, members, linked, carry, _Here(node), has_ended=ended)
+    decision = dials.judge(NodeId(neighbour), payload, 0)
     wanted = _wanted(node, neighbour, payload)
     if not isinstance(wanted, DialRefused):
         _compare(decision, wanted)
