@@ -145,9 +145,10 @@ class Stored:
 
 
 def _accounts(node: Situation) -> Accounts[object]:
-    may = None if node.accounts is None else map(NodeId, node.accounts)
+    may = None if node.accounts is None else frozenset(map(NodeId, node.accounts))
     servers = frozenset(map(NodeId, node.linked | node.members))
     accounts: Accounts[object] = Accounts(may, servers)
+    accounts.change(may, frozenset(map(NodeId, node.ended)))
     for one in node.logged_in:
         accounts.login(NodeId(one), object())
     return accounts
