@@ -194,6 +194,7 @@ class Connections:
         self._roles.predecessors = self.statements.table.accepted
         self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
         self.statements.listeners.append(self._statements_changed)
+        self._reviews.watch_statements()
         if self.statements.table.has_ended(self.node_id):
             self._log_own_end()
 
@@ -381,6 +382,7 @@ class Connections:
         now, which may have a successor.
         """
         for one in self._decisions():
+            one.outdate()
             one.refuse_ended()
         self._reviews.request()
         for link in list(self.links):

@@ -217,13 +217,14 @@ class Node:
 
     async def __aenter__(self) -> Self:
         backend = await self._scope.enter()
-        self.connections.begin()
-        if self.journal is not None:
-            try:
+        try:
+            self.connections.begin()
+            if self.journal is not None:
                 await self.journal.begin(self.identity, backend, self.connections.drop_all)
-            except BaseException:
-                await self._scope.leave()
-                raise
+        except BaseException:
+            self.connections.clear()
+            await self._scope.leave()
+            raise
         self.registrar.begin()
         self._loop_collector.begin()
         return self

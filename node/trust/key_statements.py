@@ -210,11 +210,16 @@ class KeyStatements:
         """Store a person's choice of the successor of an ID, or of none.
 
         Raises:
-            KeyStatementsError: no stored statement names this successor, or the file cannot be
-                read or written, or is full.
+            KeyStatementsError: the ID has not ended, no stored statement names this successor, or
+                the file cannot be read or written, or is full.
         """
         with self._lock:
             self.refresh()
+            if not self.table.has_ended(origin):
+                raise KeyStatementsError(
+                    f"cannot decide about {origin}: no stored statement has ended it; store one "
+                    "with `parley peers apply`"
+                )
             named = [one.successor for one in self.table.successions_of(origin)]
             if successor is not None and successor not in named:
                 raise KeyStatementsError(

@@ -263,10 +263,13 @@ class FirstUse:
             lines = [line for one in ids if (line := self.known_peers.lookup(one)) is not None]
             if lines and (name is None or any(name in line.names for line in lines)):
                 return
-            known = self.known_peers.lookup(peer.node_id)
+            if lines and self.known_peers.lookup(peer.node_id) is None:
+                # A line of its own would outlive a conflict about the successor.
+                _require_same_id(self, self.known_peers, peer, name)
+                return
             try:
                 self.known_peers.add(peer.node_id, name, self._clock())
-                if known is None:
+                if not lines:
                     _log_first_use(peer.node_id, name)
             except KnownPeersError:
                 # `add` refused a second ID for the name; raise an error that explains it.

@@ -82,10 +82,14 @@ class Revalidation:
         self._start()
         self.changes.notify()
 
+    def watch_statements(self) -> None:
+        """Watch the file of key statements, if there is one, until the node stops."""
+        if self._statements.file.path is not None:
+            self._start()
+
     def peer_accepted(self, trust: ResolvedPolicy) -> None:
-        """Watch the files that decide on accepted peers while they are connected."""
-        watched = known_peers_of(trust) is not None or self._statements.file.path is not None
-        if self.runner is None and watched:
+        """Watch the file that `trust` uses, if any, while peers that it accepted are connected."""
+        if self.runner is None and known_peers_of(trust) is not None:
             self._start()
 
     def _start(self) -> None:
@@ -115,8 +119,8 @@ class Revalidation:
     def _watch_files(self) -> bool:
         """Update the set of watched files; return whether there are any.
 
-        A file is watched if its policy accepted a current peer, and the file of key statements
-        while there is any peer.
+        A file is watched if its policy accepted a current peer. The file of key statements is
+        always watched, because links may wait for a successor.
         """
         policies = {id(one.trust): one.trust for one in self._decisions() if one.is_made}
         before, self._files = self._files, {}
@@ -126,7 +130,7 @@ class Revalidation:
                 file = before.get(key)
                 same = file is not None and file.file is known_peers
                 self._files[key] = file if file is not None and same else WatchedFile(known_peers)
-        return bool(self._files) or (bool(policies) and self._statements.file.path is not None)
+        return bool(self._files) or self._statements.file.path is not None
 
     async def _check_files(self, threads: CapacityLimiter) -> None:
         """Recheck the peers that were accepted with a changed file."""

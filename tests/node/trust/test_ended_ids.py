@@ -14,6 +14,7 @@ from parley.errors import (
     HandshakeError,
     IdentityChangedError,
     IdentityEndedError,
+    KeyStatementsError,
     NotTrustedError,
     PeerClosedError,
 )
@@ -162,6 +163,22 @@ async def test_a_successor_may_have_the_name_of_its_predecessor(tmp_path: Path) 
         assert [line.node_id for line in known] == [old.node_id]
 
 
+async def test_a_successor_at_a_new_address_is_not_recorded(tmp_path: Path) -> None:
+    (old, recovery), (new, _), (other, _) = (Identity.create_recoverable() for _ in range(3))
+    known = known_peers(
+        tmp_path, (old.node_id, "memory://before"), (other.node_id, "memory://other")
+    )
+    before = known.path.read_bytes()
+    async with Node(new) as server, Node(Identity.create()) as client:
+        client.statements.apply(create_succession(recovery, new), NOW)
+        await server.listen("memory://new")
+        await client.connect("memory://new", trust=FirstUse(known))
+        await server.listen("memory://other")
+        with pytest.raises(IdentityChangedError):
+            await client.connect("memory://other", trust=FirstUse(known))
+    assert known.path.read_bytes() == before
+
+
 async def test_a_candidate_has_its_predecessors() -> None:
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     candidates: list[Candidate] = []
@@ -211,6 +228,65 @@ async def test_an_unreadable_file_refuses_new_peers_and_later_all(tmp_path: Path
             while server.peers:
                 clock.advance(UNREADABLE)
                 await anyio.sleep(0.01)
+
+
+async def test_a_node_without_peers_learns_of_a_decision_in_the_file(tmp_path: Path) -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    path, clock = tmp_path / "key_statements", FakeClock()
+    client = Node(Identity.create(), statements=KeyStatements(path, follow=False), clock=clock)
+    async with client, Node(new) as server:
+        address = await server.listen("memory://asked")
+        dialled = address.replace(new.node_id.text, old.node_id.text)
+        client.statements.apply(create_succession(recovery, new), NOW)
+        with pytest.raises(IdentityEndedError, match="peers accept"):
+            await client.connect(dialled)
+        KeyStatements(path).decide(old.node_id, new.node_id, NOW)
+        with anyio.fail_after(10):
+            while client.successor_of(old.node_id) is None:
+                clock.advance(LOOK)
+                await anyio.sleep(0.01)
+        assert (await client.connect(dialled)).node_id == new.node_id
+
+
+async def test_a_statement_restarts_a_decision_in_progress() -> None:
+    old, asked, decided = Identity.create(), anyio.Event(), anyio.Event()
+
+    async def hook(candidate: Candidate) -> bool:
+        if not asked.is_set():
+            asked.set()
+            await decided.wait()
+        return True
+
+    async with Node(Identity.create(), trust=hook) as server, Node(old) as client:
+        address = await server.listen("memory://deciding")
+
+        async def dial() -> None:
+            with pytest.raises((NotTrustedError, PeerClosedError)):
+                await (await client.connect(address)).ping()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(dial)
+            await asked.wait()
+            tasks.start_soon(server.review)  # it waits for the hook, and so does the next review
+            server.statements.apply(create_revocation(old), NOW)
+            await anyio.sleep(0.05)
+            decided.set()
+        assert not server.peers
+
+
+async def test_a_node_can_start_once_its_file_is_right(tmp_path: Path) -> None:
+    path = tmp_path / "key_statements"
+    path.write_text("wrong\n")
+    statements = KeyStatements(path)
+    node = Node(Identity.create(), statements=statements)
+    with pytest.raises(KeyStatementsError, match="line 1"):
+        async with node:
+            pass
+    assert not statements.listeners
+    path.unlink()
+    async with node:
+        assert len(statements.listeners) == 1
+    assert not statements.listeners
 
 
 async def test_a_node_whose_own_id_has_ended_continues(caplog: pytest.LogCaptureFixture) -> None:

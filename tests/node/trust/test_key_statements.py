@@ -208,6 +208,9 @@ def test_flooding_with_restarts_stays_within_the_limit(
 def test_an_accepted_successor_must_be_stored(path: Path) -> None:
     old, new = Identity.create(), Identity.create()
     statements = KeyStatements(path)
+    with pytest.raises(KeyStatementsError, match="no stored statement has ended it"):
+        statements.decide(old.node_id, None, NOW)
+    statements.apply(create_revocation(old), NOW)
     with pytest.raises(KeyStatementsError, match="no stored statement names it"):
         statements.decide(old.node_id, new.node_id, NOW)
     statements.decide(old.node_id, None, NOW)
