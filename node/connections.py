@@ -198,6 +198,11 @@ class Connections:
         if self.statements.table.has_ended(self.node_id):
             self._log_own_end()
 
+    def stop_following(self) -> None:
+        """Follow key statements no longer, before the node's tasks end."""
+        if self._statements_changed in self.statements.listeners:
+            self.statements.listeners.remove(self._statements_changed)
+
     async def stop_accepting(self, *, graceful: bool) -> None:
         """End the links, the listeners and the sessions without a transport."""
         for link in list(self.links):
@@ -237,8 +242,7 @@ class Connections:
 
     def clear(self) -> None:
         """Clear remembered results and sessions, when the node has stopped."""
-        if self._statements_changed in self.statements.listeners:
-            self.statements.listeners.remove(self._statements_changed)
+        self.stop_following()
         self._once.clear()
         self._sessions.clear()
 
@@ -381,6 +385,8 @@ class Connections:
         """End the sessions of ended IDs, recheck all other peers, and dial the links that are down
         now, which may have a successor.
         """
+        if self._statements_changed not in self.statements.listeners:
+            return  # the node is stopping
         for one in self._decisions():
             one.outdate()
             one.refuse_ended()

@@ -247,6 +247,7 @@ class Node:
                     await self.registrar.aclose()
         finally:
             self._loop_collector.stop()
+            self.connections.stop_following()
             try:
                 await self._scope.leave()
             finally:

@@ -1,5 +1,6 @@
 """`parley id`: create and show key and recovery files, and change their passphrases."""
 
+import os
 from pathlib import Path
 
 from parley._crypto.errors import PassphraseError, PassphraseNeededError
@@ -44,10 +45,13 @@ def new(
         return
     identity, key = Identity.create_recoverable(names)
     save_recovery(recovery, key, read_passphrase(recovery_passphrase_file or passphrase_file))
+    target = default_key_path() if path is None else path
+    existed = os.path.lexists(target)
     try:
         path = _save(path, identity, passphrase)
     except BaseException:
-        recovery.unlink()  # it recovers nothing
+        if existed or not os.path.lexists(target):
+            recovery.unlink()  # it recovers nothing
         raise
     out.remark(
         f"move {recovery} to another machine or medium; without it, this identity cannot get a "

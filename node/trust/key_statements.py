@@ -23,7 +23,7 @@ from typing import Final
 from parley._crypto.errors import IdentityError, StatementError
 from parley._crypto.identity import NodeId
 from parley._crypto.statements import Statement, parse_chain
-from parley._node.errors import KeyStatementsError, os_reason
+from parley._node.errors import APPLICATION_ERRORS, KeyStatementsError, os_reason
 from parley._node.logs import RateLimitedLogger
 from parley._node.trust.files import home_directory, locked, replace_file
 from parley._node.trust.statement_table import (
@@ -94,7 +94,8 @@ class KeyStatements:
         self._stamp: Hashable = self
         self._lock = RLock()
         self.dropped = 0
-        self._refusals = RateLimitedLogger()
+        # Two: a peer's refused statements must not hide what was dropped.
+        self._refusals, self._drops = RateLimitedLogger(), RateLimitedLogger()
 
     def stamp(self) -> Hashable:
         """Return a value that identifies the file's state without reading it, or None without a
@@ -133,6 +134,16 @@ class KeyStatements:
             # What was stored before is no news at each start.
             self._use(table, logs=not is_first)
 
+    def write_again(self) -> None:
+        """Write the statements that could not be written, if there are any.
+
+        Raises:
+            KeyStatementsError: they still cannot be written.
+        """
+        with self._lock:
+            if self._unwritten:
+                self._change(lambda table: table)
+
     def offer(self, statement: Statement, records: IdsOnRecord, now: datetime) -> Offer:
         """Store a statement that another node sent, if its origin is on record and there is room.
 
@@ -151,7 +162,7 @@ class KeyStatements:
                 return Offer.KNOWN
             if not table.has_room(statement, records):
                 self.dropped += 1
-                self._refusals.log(
+                self._drops.log(
                     logger,
                     logging.ERROR,
                     now.timestamp(),
@@ -201,6 +212,9 @@ class KeyStatements:
         statement.verify()
         with self._lock:
             self.refresh()
+            if statement.slot in self.table.stored and self._unwritten:
+                self._change(lambda table: table)
+                return True
             if statement.slot in self.table.stored:
                 return False
             self._store(StoredStatement(statement, _seconds(now)), must_write=True)
@@ -273,7 +287,14 @@ class KeyStatements:
         if logs:
             _log_changes(before, table)
         for listener in list(self.listeners):
-            listener()
+            try:
+                listener()
+            except APPLICATION_ERRORS:
+                # The others must learn that an ID has ended.
+                logger.exception(
+                    "a listener of key statements failed",
+                    extra={"event": "identity.listener-failed"},
+                )
 
     def _read(self) -> StatementTable:
         """Return the table in the file, with the statements that could not be written."""

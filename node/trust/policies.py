@@ -263,12 +263,10 @@ class FirstUse:
             lines = [line for one in ids if (line := self.known_peers.lookup(one)) is not None]
             if lines and (name is None or any(name in line.names for line in lines)):
                 return
-            if lines and self.known_peers.lookup(peer.node_id) is None:
-                # A line of its own would outlive a conflict about the successor.
-                _require_same_id(self, self.known_peers, peer, name)
-                return
             try:
-                self.known_peers.add(peer.node_id, name, self._clock())
+                # A successor's line of its own would outlive a conflict about it.
+                owner = lines[0].node_id if lines else peer.node_id
+                self.known_peers.add(owner, name, self._clock())
                 if not lines:
                     _log_first_use(peer.node_id, name)
             except KnownPeersError:

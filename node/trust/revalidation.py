@@ -6,6 +6,7 @@ task of the node, which continues even if the caller is cancelled.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -150,10 +151,15 @@ class Revalidation:
         """
         watched = self._statements
         if not watched.is_due(await in_thread(threads, watched.stamp)):
+            with suppress(KeyStatementsError):
+                await in_thread(threads, watched.file.write_again)
             return
         error: ParleyError | None = None
         try:
-            await in_thread(threads, watched.file.refresh)
+            if not await in_thread(threads, lambda: watched.file.refresh() or True):
+                error = KeyStatementsError(
+                    f"cannot read {watched.file.path}: it took longer than {UNREADABLE:g} s"
+                )
         except KeyStatementsError as caught:
             error = caught
         if watched.is_tolerated(error, self._loop().now()):

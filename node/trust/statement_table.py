@@ -273,16 +273,16 @@ class StatementTable:
         return None
 
     def _of_seen(self, records: IdsOnRecord) -> int:
-        """Return the number of statements about IDs that are on record, but not by a name.
+        """Return the number of statements about IDs that no name has put on record.
 
-        It is counted once for each table, so that offers to a full one cost little.
+        They count also after a conflict has cut their IDs off, because they stay stored. They are
+        counted once for each table, so that offers to a full one cost little.
         """
         if self._seen_count is None:
             self._seen_count = sum(
                 len(statements)
                 for origin, statements in self._by_origin.items()
-                if self.is_on_record(origin, records.seen)
-                and not self.is_on_record(origin, records.named)
+                if not self.is_on_record(origin, records.named)
             )
         return self._seen_count
 

@@ -262,7 +262,12 @@ class Home(Link):
     def _name_there(self, topic: str) -> str:
         """Return the name of a topic as the home knows it: without `@` if it is the home's own."""
         remote, current = read_topic_name(topic), self._node.statements.table.current
-        is_own = remote is not None and tuple(map(current, remote.to)) == (self.server,)
+        server = self.server
+        is_own = (
+            remote is not None
+            and server is not None
+            and tuple(map(current, remote.to)) == (server,)
+        )
         return remote.topic if remote is not None and is_own else topic
 
     async def _open_tunnel(self, to: Sequence[NodeId]) -> TunnelTransport:

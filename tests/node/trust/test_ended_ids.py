@@ -163,12 +163,11 @@ async def test_a_successor_may_have_the_name_of_its_predecessor(tmp_path: Path) 
         assert [line.node_id for line in known] == [old.node_id]
 
 
-async def test_a_successor_at_a_new_address_is_not_recorded(tmp_path: Path) -> None:
+async def test_a_new_address_of_a_successor_is_recorded_for_its_predecessor(tmp_path: Path) -> None:
     (old, recovery), (new, _), (other, _) = (Identity.create_recoverable() for _ in range(3))
     known = known_peers(
         tmp_path, (old.node_id, "memory://before"), (other.node_id, "memory://other")
     )
-    before = known.path.read_bytes()
     async with Node(new) as server, Node(Identity.create()) as client:
         client.statements.apply(create_succession(recovery, new), NOW)
         await server.listen("memory://new")
@@ -176,7 +175,10 @@ async def test_a_successor_at_a_new_address_is_not_recorded(tmp_path: Path) -> N
         await server.listen("memory://other")
         with pytest.raises(IdentityChangedError):
             await client.connect("memory://other", trust=FirstUse(known))
-    assert known.path.read_bytes() == before
+    assert known.lookup(new.node_id) is None
+    line = known.lookup(old.node_id)
+    assert line is not None
+    assert line.names == ("memory://before", "memory://new")
 
 
 async def test_a_candidate_has_its_predecessors() -> None:

@@ -190,6 +190,49 @@ def test_a_full_table_drops_offers_but_not_what_a_person_applies(
     assert statements.table.has_ended(last.origin)
 
 
+def test_statements_cut_off_by_a_conflict_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise strangers fill the table, and the end of a named ID is dropped."""
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_OF_SEEN", 8)
+    statements, stored = KeyStatements(), 0
+    for _ in range(6):
+        root, recovery = Identity.create_recoverable()
+        records = IdsOnRecord(lambda _: False, root.node_id.__eq__)
+        (new, next_recovery), (other, _), (last, _) = (
+            Identity.create_recoverable() for _ in range(3)
+        )
+        for statement in (
+            create_succession(recovery, new),
+            create_succession(next_recovery, last),
+            create_succession(recovery, other),
+        ):
+            stored += statements.offer(statement, records, NOW) is Offer.STORED
+    assert stored == 8
+    assert statements.offer(create_revocation(Identity.create()), NAMED, NOW) is Offer.STORED
+
+
+def test_a_listener_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    statements, called = KeyStatements(), list[int]()
+
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    statements.listeners += [fail, lambda: called.append(1)]
+    statements.apply(create_revocation(Identity.create()), NOW)
+    assert called == [1]
+    assert "identity.listener-failed" in events(caplog)
+
+
+def test_refused_statements_do_not_hide_that_one_was_dropped(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_OF_SEEN", 0)
+    statements, peer = KeyStatements(), Identity.create().node_id
+    for _ in range(200):
+        statements.offer_chain([b"x"], peer, SEEN, NOW)
+    assert statements.offer(create_revocation(Identity.create()), SEEN, NOW) is Offer.FULL
+    assert "identity.statement-dropped" in events(caplog)
+
+
 def test_flooding_with_restarts_stays_within_the_limit(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +276,9 @@ def test_a_full_disk_does_not_keep_an_id_alive(
         assert statements.table.has_ended(identity.node_id)
         with pytest.raises(KeyStatementsError, match="cannot write"):
             statements.apply(create_revocation(Identity.create()), NOW)
-    statements.apply(create_revocation(Identity.create()), NOW)
+        with pytest.raises(KeyStatementsError, match="cannot write"):
+            statements.write_again()
+    statements.write_again()
     again = KeyStatements(path)
     again.refresh()
     assert again.table.has_ended(identity.node_id)

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from parley import Identity, Link, Node, NodeId, Peer, Statement, create_succession
+from parley import Identity, Link, Node, NodeId, Statement, create_succession
 from parley._crypto import statements as crypto_statements
 from parley._crypto.identity import RecoveryKey
 from parley._crypto.registry import SIGNING
@@ -454,11 +454,13 @@ async def test_the_event_loop_does_not_wait_for_the_file(tmp_path: Path) -> None
     assert again.table.has_ended(old.node_id)
 
 
-async def test_a_connection_that_ends_meanwhile_loses_no_statement(tmp_path: Path) -> None:
+async def test_a_connection_that_ends_meanwhile_loses_no_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     identities = recoverable(2)
     old, new = identities[0][0], identities[1][0]
     path = tmp_path / "key_statements"
-    holds, release = Event(), Event()
+    holds, release, offered = Event(), Event(), Event()
 
     def hold() -> None:
         with locked(path, KeyStatementsError):
@@ -467,6 +469,13 @@ async def test_a_connection_that_ends_meanwhile_loses_no_statement(tmp_path: Pat
 
     server = node_of(Identity.create(), statements=KeyStatements(path), watch=[old.node_id])
     client = node_of(new, statements=storing(*chain_of(identities)))
+    offer_chain = server.statements.offer_chain
+
+    def offer(*arguments: Any) -> None:
+        offered.set()
+        offer_chain(*arguments)
+
+    monkeypatch.setattr(server.statements, "offer_chain", offer)
     async with server:
         address = await server.listen("memory://gone")
         async with anyio.create_task_group() as tasks:
@@ -474,7 +483,7 @@ async def test_a_connection_that_ends_meanwhile_loses_no_statement(tmp_path: Pat
             await to_thread.run_sync(holds.wait, 10)
             async with client:
                 await client.connect(address)
-                await eventually(lambda: any(map(is_proved, connections_of(server))))
+                await eventually(offered.is_set)
                 for peer in list(connections_of(server)):
                     peer.live.drop(CloseCode.NORMAL)
                 await eventually(lambda: not connections_of(server))
@@ -483,11 +492,6 @@ async def test_a_connection_that_ends_meanwhile_loses_no_statement(tmp_path: Pat
     again = KeyStatements(path)
     again.refresh()
     assert again.table.has_ended(old.node_id)
-
-
-def is_proved(peer: Peer) -> bool:
-    """Return whether a peer has proved its ID."""
-    return peer.handlers.trust_decision.identified is not None
 
 
 async def test_a_cached_proof_has_no_predecessors() -> None:
