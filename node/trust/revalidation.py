@@ -156,7 +156,7 @@ class Revalidation:
             return
         error: ParleyError | None = None
         try:
-            if not await in_thread(threads, lambda: watched.file.refresh() or True):
+            if not await in_thread(threads, self._refresh_statements):
                 error = KeyStatementsError(
                     f"cannot read {watched.file.path}: it took longer than {UNREADABLE:g} s"
                 )
@@ -169,6 +169,10 @@ class Revalidation:
             for one in list(self._decisions()):
                 if one.is_made:
                     one.refuse(NotTrustedError(str(error)))
+
+    def _refresh_statements(self) -> bool:
+        self._statements.file.refresh()
+        return True
 
     async def _check(self, threads: CapacityLimiter, policies: Collection[int] | None) -> None:
         """Recheck all peers, or only those that `policies` accepted."""
