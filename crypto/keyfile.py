@@ -469,11 +469,6 @@ def _recovery(payload: bytes, path: PathLike) -> RecoveryKey:
         raise malformed(path, f"its keys do not match ({error})") from error
 
 
-def describe_recovery(path: PathLike) -> bool:
-    """Return whether a recovery file is encrypted. Raises the same errors as `load_identity`."""
-    return _RECOVERY_FILE.is_sealed(path)
-
-
 AUDITOR_MAGIC: Final = b"parley1 auditor key\n"
 
 _AUDITOR_FILE: Final = Container(AUDITOR_MAGIC, "an auditor's key file")

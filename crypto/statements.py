@@ -29,7 +29,6 @@ from parley._lbm.errors import LbmDecodeError
 from parley._lbm.fields import read_array, read_bytes, read_text, read_uint
 from parley._lbm.limits import HANDSHAKE_LIMITS
 
-MAX_STATEMENT_SIZE: Final = HANDSHAKE_LIMITS.max_bytes
 MAX_MADE_MS: Final = 2**48 - 1
 
 StatementKind = Literal["succession", "revocation"]

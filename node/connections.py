@@ -62,6 +62,7 @@ from parley._node.trust.policies import (
     ResolvedPolicy,
     TrustPolicy,
     as_policy,
+    has_seen_node,
     names_node,
 )
 from parley._node.trust.revalidation import Revalidation
@@ -327,6 +328,20 @@ class Connections:
         dial = () if dialled is None else (Dialled(dialled),)
         return self.statements.offer(statement, self._records(self.trust, *dial), datetime.now(UTC))
 
+    def offer_statements(
+        self, encoded: Iterable[bytes], dialled: NodeId | None = None
+    ) -> StatementError | None:
+        """Store the statements that another node sent, like `offer_statement`, and return the last
+        error.
+        """
+        failed = None
+        for one in encoded:
+            try:
+                self.offer_statement(one, dialled)
+            except StatementError as error:
+                failed = error
+        return failed
+
     def offer_chain(
         self, encoded: Sequence[bytes], node_id: NodeId, policy: ResolvedPolicy
     ) -> None:
@@ -343,9 +358,9 @@ class Connections:
         return IdsOnRecord(
             lambda node_id: (
                 any(named(node_id) for named in self.named_ids)
-                or any(names_node(policy, node_id) is True for policy in policies)
+                or any(names_node(policy, node_id) for policy in policies)
             ),
-            lambda node_id: any(names_node(policy, node_id) is False for policy in policies),
+            lambda node_id: any(has_seen_node(policy, node_id) for policy in policies),
         )
 
     def current(self, node_id: NodeId) -> NodeId:

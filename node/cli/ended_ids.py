@@ -18,9 +18,11 @@ from parley._node.cli.ended_report import Ending, describe_end, find_rules
 from parley._node.cli.output import Output, format_time
 from parley._node.cli.peers import fits
 from parley._node.cli.prompts import can_prompt, prompt_yes_no
+from parley._node.cli.statements import fields_of, id_lines
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.settings import load_settings
 from parley._node.trust.ended_ids import Outcome
+from parley._node.trust.files import utc_text
 from parley._node.trust.key_statements import KeyStatements, default_key_statements, read_table
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from parley._node.trust.petnames import fingerprint
@@ -102,7 +104,7 @@ def show(known_peers: Path | None, config: Path | None, as_json: bool) -> None:
         out.print(f"{out.petnames.beside(origin)} has ended")
         out.print(f"words       {fingerprint(origin)}")
         for one in table.statements_of(origin):
-            time = _utc(table.stored[one.slot].time)
+            time = utc_text(table.stored[one.slot].time)
             out.event("statement", **_fields_of(out, one), time=time)
             what = "ends it" if one.successor is None else f"names {one.successor}"
             out.print(f"statement   {what}, signed by {_signer(one)}, stored {time}")
@@ -119,7 +121,7 @@ def show(known_peers: Path | None, config: Path | None, as_json: bool) -> None:
         out.print("")
     for origin, decision in table.decisions.items():
         chosen = decision.successor and str(decision.successor)
-        out.event("decision", origin=str(origin), successor=chosen, time=_utc(decision.time))
+        out.event("decision", origin=str(origin), successor=chosen, time=utc_text(decision.time))
     for rule in rules:
         out.event(
             "rule",
@@ -276,18 +278,9 @@ def _opened(path: Path) -> Iterator[KeyStatements]:
 
 
 def _lines_of(out: Output, statement: Statement) -> list[str]:
-    lines = [
-        f"ends        {out.petnames.beside(statement.origin)}",
-        f"words       {fingerprint(statement.origin)}",
-    ]
-    if statement.successor is not None:
-        lines += [
-            f"successor   {out.petnames.beside(statement.successor)}",
-            f"words       {fingerprint(statement.successor)}",
-        ]
     made = format_time(statement.made_ms * 1_000_000)
     return [
-        *lines,
+        *id_lines(out, statement),
         f"signed by   {_signer(statement)}",
         f"made        {made}, as the signer claims",
     ]
@@ -298,17 +291,7 @@ def _signer(statement: Statement) -> str:
 
 
 def _fields_of(out: Output, statement: Statement) -> dict[str, Any]:
-    successor = statement.successor
-    return {
-        "kind": statement.kind,
-        "origin": str(statement.origin),
-        "origin_words": fingerprint(statement.origin),
-        "successor": None if successor is None else str(successor),
-        "successor_words": None if successor is None else fingerprint(successor),
-        "by_recovery": statement.by_recovery,
-        "made_ms": statement.made_ms,
-        **out.petnames.known_by(statement.origin),
-    }
+    return {**fields_of(statement), **out.petnames.known_by(statement.origin)}
 
 
 def _state_of(table: StatementTable, ending: Ending) -> dict[str, Any]:
@@ -319,7 +302,3 @@ def _state_of(table: StatementTable, ending: Ending) -> dict[str, Any]:
         "granted": None if granted is None else str(granted),
         "mend": ending.mend,
     }
-
-
-def _utc(time: datetime) -> str:
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -42,6 +42,7 @@ from parley._node.logs import one_line
 from parley._node.messaging.formats import FormatError
 from parley._node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
 from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.trust.files import utc_text
 
 
 class Exit(IntEnum):
@@ -136,7 +137,7 @@ def failure(error: BaseException) -> CommandFailure | None:
 
 def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
     """Return the failure for a name whose node ID has changed, with a prominent warning."""
-    since = error.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
+    since = utc_text(error.first_seen)
     mend = f"parley peers forget {error.old}"
     if not _is_default(error.path):
         mend += f" --known-peers {shlex.quote(str(error.path))}"

@@ -23,7 +23,6 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.address import Address
-from parley._node.trust.ended_ids import lines_of
 from parley._node.trust.known_peers import KnownPeer, KnownPeers
 from parley._node.trust.petnames import fingerprint, in_two_lines
 from parley._node.trust.policies import Candidate, FirstUse, known_peers_of
@@ -79,7 +78,7 @@ async def _identity_for(options: NodeOptions, out: Output, address: Address) -> 
                 trusted = options.trust is not None
                 statements = options.statements()
                 statements.refresh()
-                lines = lines_of(known_peers, statements.table, there)
+                lines = known_peers.lookup_all(statements.table.lineage(there))
                 await _introduce(out, known_peers, lines, there, address.place, trusted=trusted)
     if there != identity.node_id:
         return identity

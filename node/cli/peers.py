@@ -15,7 +15,7 @@ from parley._node.cli.output import Output
 from parley._node.cli.terminal import table_of_nodes
 from parley._node.errors import AddressError, ConfigError, FileError
 from parley._node.transport.address import Address
-from parley._node.trust.ended_ids import lines_of
+from parley._node.trust.files import utc_text
 from parley._node.trust.key_statements import default_key_statements, read_table
 from parley._node.trust.known_peers import (
     KnownPeer,
@@ -35,7 +35,7 @@ def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
     for peer in peers:
         out.event("peer", **_described(peer))
     if peers:
-        rows = ((str(peer.node_id), first_seen_utc(peer), _names(peer, out)) for peer in peers)
+        rows = ((str(peer.node_id), utc_text(peer.first_seen), _names(peer, out)) for peer in peers)
         title, since = ("accounts", "added") if accounts else ("known peers", "first seen")
         out.table(table_of_nodes(title, since, rows))
     else:
@@ -74,7 +74,7 @@ def forget(
     known, out = _file(known_peers, accounts), Output(as_json)
     table = read_table(default_key_statements())
     node_id = _find_id(known, table, who)
-    lines = lines_of(known, table, node_id)
+    lines = known.lookup_all(table.lineage(node_id))
     for peer in lines:
         if not known.forget(peer.node_id):
             raise ConfigError(
@@ -82,13 +82,13 @@ def forget(
                 f"'{known.path}'"
             )
         out.effect = f"forgot {peer.node_id}"
-        out.print(f"forgot {peer.node_id}, known since {first_seen_utc(peer)}")
+        out.print(f"forgot {peer.node_id}, known since {utc_text(peer.first_seen)}")
         out.print(f"names  {', '.join(peer.names) or '-'}")
     first = min(lines, key=lambda peer: peer.first_seen)
     out.done(
         node_id=str(node_id),
         names=[name for peer in lines for name in peer.names],
-        first_seen=first_seen_utc(first),
+        first_seen=utc_text(first.first_seen),
         words=fingerprint(node_id),
         predecessors=[str(peer.node_id) for peer in lines if peer.node_id != node_id],
         known_peers=str(known.path),
@@ -211,15 +211,10 @@ def _names(peer: KnownPeer, out: Output) -> list[str]:
     return [*peer.names, *([] if petname in (None, *peer.names) else [f"({petname})"])]
 
 
-def first_seen_utc(peer: KnownPeer) -> str:
-    """Return when a peer was first seen, in ISO 8601."""
-    return peer.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _described(peer: KnownPeer) -> dict[str, object]:
     return {
         "node_id": str(peer.node_id),
         "names": list(peer.names),
-        "first_seen": first_seen_utc(peer),
+        "first_seen": utc_text(peer.first_seen),
         "words": fingerprint(peer.node_id),
     }

@@ -1,6 +1,7 @@
 """`parley id succeed` and `parley id revoke`: create key statements (section 22)."""
 
 from pathlib import Path
+from typing import Any
 
 from parley._crypto.identity import Identity, RecoveryKey
 from parley._crypto.keyfile import load_identity, load_recovery
@@ -85,22 +86,37 @@ def revoke(
     _show(out, statement_path, statement)
 
 
-def _show(out: Output, path: Path, statement: Statement) -> None:
+def id_lines(out: Output, statement: Statement) -> list[str]:
+    """Return the lines that show the node IDs of a statement, with their petnames and words."""
+    lines = [
+        f"ends        {out.petnames.beside(statement.origin)}",
+        f"words       {fingerprint(statement.origin)}",
+    ]
+    if statement.successor is not None:
+        lines += [
+            f"successor   {out.petnames.beside(statement.successor)}",
+            f"words       {fingerprint(statement.successor)}",
+        ]
+    return lines
+
+
+def fields_of(statement: Statement) -> dict[str, Any]:
+    """Return the fields of a statement in JSON."""
     successor = statement.successor
-    out.print(f"ends        {statement.origin}")
-    out.print(f"words       {fingerprint(statement.origin)}")
-    if successor is not None:
-        out.print(f"successor   {successor}")
-        out.print(f"words       {fingerprint(successor)}")
+    return {
+        "kind": statement.kind,
+        "origin": str(statement.origin),
+        "origin_words": fingerprint(statement.origin),
+        "successor": None if successor is None else str(successor),
+        "successor_words": None if successor is None else fingerprint(successor),
+        "by_recovery": statement.by_recovery,
+        "made_ms": statement.made_ms,
+    }
+
+
+def _show(out: Output, path: Path, statement: Statement) -> None:
+    for line in id_lines(out, statement):
+        out.print(line)
     out.print(f"signed by   the {'recovery' if statement.by_recovery else 'primary'} key")
     out.print(f"statement   {path}")
-    out.done(
-        path=str(path),
-        kind=statement.kind,
-        origin=str(statement.origin),
-        origin_words=fingerprint(statement.origin),
-        successor=None if successor is None else str(successor),
-        successor_words=None if successor is None else fingerprint(successor),
-        by_recovery=statement.by_recovery,
-        made_ms=statement.made_ms,
-    )
+    out.done(path=str(path), **fields_of(statement))

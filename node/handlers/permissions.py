@@ -152,10 +152,7 @@ class Roles:
         """Return the assigned and loaded roles of a node; empty for a peer without a node ID."""
         if node_id is None:
             return frozenset()
-        roles = self._of(node_id)
-        for one in self.predecessors.get(node_id, ()) if self.predecessors else ():
-            roles |= self._of(one)
-        return roles
+        return frozenset().union(*map(self._of, self.granting(node_id)))
 
     def granting(self, node_id: NodeId) -> tuple[NodeId, ...]:
         """Return the IDs whose rights a node has: its own, and its accepted predecessors."""

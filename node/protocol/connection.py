@@ -76,9 +76,9 @@ FIRST = frozenset({State.EXPECT_HELLO, State.EXPECT_REPLY})
 
 
 # Shown to the user of a node with a recovery key (rule 22.6).
-OLDER_PEER: Final = (
-    "authentication failed; a peer of an older version also refuses this node's ID, because it "
-    "covers a recovery key"
+REFUSED_ID: Final = (
+    "authentication failed; a peer also refuses a node ID that has ended, and a peer of an older "
+    "version one that covers a recovery key"
 )
 
 
@@ -167,7 +167,7 @@ class Connection:
                     # An unencrypted connection has no identities.
                     shown = self.session.secure is not None
                     if code == CloseCode.AUTHENTICATION_FAILED and recoverable and shown:
-                        text = text or OLDER_PEER
+                        text = text or REFUSED_ID
                     self._end(code, text, remote=True, reason="closed by the peer")
             elif self.handshake is not None:
                 self.frames.feed(data)

@@ -5,6 +5,7 @@ of links (docs/protocol.md sections 19 and 22).
 import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import anyio
@@ -23,8 +24,8 @@ from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, pause
 from parley._node.transport.loop import Runner, Timer
 from parley._node.trust.key_statements import KeyStatements
-from parley._node.trust.known_peers import in_thread
 from parley._node.trust.statement_table import StatementTable
+from parley._node.trust.watched_file import in_thread
 
 logger = logging.getLogger("parley.federation")
 
@@ -39,7 +40,7 @@ class DirectoryDriver:
     node listens, for its card. `changes` is notified when the directory may have changed.
 
     Those of the `statements` that are connected with an ID in `named` are exchanged with members.
-    `offer` stores a statement of a member if it is valid; it is called in a thread.
+    `offer` stores those of a member's statements that are valid; it is called in a thread.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class DirectoryDriver:
         addresses: Callable[[], list[str]],
         statements: KeyStatements,
         named: Callable[[], Collection[NodeId]],
-        offer: Callable[[bytes], object],
+        offer: Callable[[list[bytes]], StatementError | None],
     ) -> None:
         self.directory = directory
         self._wall_ms = wall_ms
         self._addresses = addresses
         self._statements = statements
         self._named = named
-        self._offer_one = offer
+        self._offer_all = offer
         self._shared: StatementTable | None = None  # the table whose statements are exchanged
         self._threads = anyio.CapacityLimiter(1)
         self._announced: list[str] = []
@@ -230,17 +231,7 @@ class DirectoryDriver:
 
     async def _offer(self, neighbour: NodeId, statements: list[bytes]) -> None:
         """Store the statements of a member that are valid and about IDs on record."""
-
-        def offer_all() -> StatementError | None:
-            failed = None
-            for encoded in statements:
-                try:
-                    self._offer_one(encoded)
-                except StatementError as error:
-                    failed = error
-            return failed
-
-        failed = await in_thread(self._threads, offer_all)
+        failed = await in_thread(self._threads, partial(self._offer_all, statements))
         self._share_news()
         if failed is not None and self._loop is not None:
             self._refused.log(

@@ -181,7 +181,7 @@ class Federation:
             self._addresses,
             node.statements,
             lambda: self._settings.all_members | {node.node_id},
-            node.connections.offer_statement,
+            node.connections.offer_statements,
         )
         self._links = ServerLinks(node.node_id, settings, self._cards, pauses=pauses)
         self._exports = Exports(settings.exports)
@@ -380,7 +380,7 @@ class Federation:
         settings = succeeded(self._settings, self._node.statements.table, self._node.node_id)
         if settings != self._current:
             self._use(settings)
-        self._hosted.statements_changed()
+        self._hosted.apply_statements()
 
     def _withdraw(self) -> None:
         """Accept no more tunnels and links."""

@@ -22,14 +22,8 @@ from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, pause_until
 from parley._node.transport.loop import Runner
 from parley._node.trust.key_statements import KeyStatements
-from parley._node.trust.known_peers import (
-    LOOK,
-    UNREADABLE,
-    KnownPeers,
-    WatchedFile,
-    default_accounts,
-    in_thread,
-)
+from parley._node.trust.known_peers import KnownPeers, default_accounts
+from parley._node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
 
 logger = logging.getLogger("parley.accounts")
 
@@ -45,7 +39,7 @@ class HostedAccounts:
     `setting` is `off` (no accounts), `known` (the accounts in `file`, by default
     `default_accounts()`), `any`, or node IDs. Nodes in `servers`, which may change, have no
     account. `on_change` is called whenever the permitted accounts change. By `statements`, the
-    account of an ended ID is that of its successor (section 22); call `statements_changed` after a
+    account of an ended ID is that of its successor (section 22); call `apply_statements` after a
     change.
 
     Raises:
@@ -134,10 +128,6 @@ class HostedAccounts:
         """Return whether the setting or the file contains a node ID."""
         return self._listed is not None and node_id in self._listed
 
-    def statements_changed(self) -> None:
-        """Apply a change of the key statements."""
-        self._apply()
-
     def _permitted(self) -> tuple[frozenset[NodeId] | None, Collection[NodeId]]:
         """Return the permitted accounts with the successors of ended ones, and the ended IDs."""
         table, listed = self._statements.table, self._listed
@@ -148,10 +138,12 @@ class HostedAccounts:
 
     def _change(self, ids: frozenset[NodeId]) -> None:
         self._listed = ids
-        self._apply()
+        self.apply_statements()
 
-    def _apply(self) -> None:
-        """Apply new accounts. Sessions of removed accounts end, and they can no longer log in."""
+    def apply_statements(self) -> None:
+        """Apply the listed accounts and the key statements. Sessions of removed accounts end, and
+        they can no longer log in.
+        """
         for live in self.accounts.change(*self._permitted()):
             logger.info(
                 "%s no longer has an account",

@@ -6,6 +6,7 @@ handshake's deadline applies. Accepted peers can be rechecked (`node.trust.reval
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from anyio import to_thread
 
@@ -21,6 +22,7 @@ from parley._node.protocol.reports import PeerIdentified
 from parley._node.protocol.states import State
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.loop import Runner
+from parley._node.trust.ended_ids import Outcome, outcome_of
 from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.policies import Candidate, HookPolicy, ResolvedPolicy
 from parley._node.trust.statement_table import StatementTable
@@ -179,16 +181,28 @@ class TrustDecision:
         return None
 
     async def _answer(self, trust: ResolvedPolicy) -> NotTrustedError | None:
+        if not isinstance(trust, HookPolicy) and trust.reads_files:
+            read = partial(self._read_statements, then=partial(self.refusal, trust.check))
+            return await to_thread.run_sync(read, abandon_on_cancel=True)
         if self._statements.path is not None:
-            try:
-                await to_thread.run_sync(self._statements.refresh, abandon_on_cancel=True)
-            except KeyStatementsError as error:
-                return NotTrustedError(str(error))
+            unreadable = await to_thread.run_sync(self._read_statements, abandon_on_cancel=True)
+            if unreadable is not None:
+                return unreadable
         if isinstance(trust, HookPolicy):
             return await self.refusal_of(trust)
-        if not trust.reads_files:
-            return self.refusal(trust.check)
-        return await to_thread.run_sync(self.refusal, trust.check, abandon_on_cancel=True)
+        return self.refusal(trust.check)
+
+    def _read_statements(
+        self, then: Callable[[], NotTrustedError | None] = lambda: None
+    ) -> NotTrustedError | None:
+        """Return why the peer is refused if the file of statements cannot be read; otherwise the
+        result of `then`.
+        """
+        try:
+            self._statements.refresh()
+        except KeyStatementsError as error:
+            return NotTrustedError(str(error))
+        return then()
 
     def _apply(self, answer: NotTrustedError | None) -> None:
         core, now = self._live.core, self._live.backend.now()
@@ -201,15 +215,15 @@ class TrustDecision:
 
 def ended_error(table: StatementTable, node_id: NodeId) -> IdentityEndedError:
     """Return the error that says that a node ID has ended, and what took its place."""
-    current = table.current(node_id)
+    current, outcome = table.current(node_id), outcome_of(table, node_id)
     if current is not None:
         reason = f"its successor is {current}"
-    elif table.is_conflict(node_id):
+    elif outcome is Outcome.CONFLICT:
         reason = (
             "two successors claim to be it; ask its owner which is right, then run: parley peers "
             f"accept {node_id} --as ID"
         )
-    elif table.successions_of(node_id) and node_id not in table.decisions:
+    elif outcome is Outcome.QUESTION:
         reason = f"to accept its successor, run: parley peers accept {node_id}"
     else:
         reason = "it has no successor"

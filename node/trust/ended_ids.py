@@ -2,13 +2,9 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from parley._crypto.identity import NodeId
 from parley._node.trust.statement_table import MAX_STEPS, StatementTable
-
-if TYPE_CHECKING:  # slower to import than petnames, which use this module
-    from parley._node.trust.known_peers import KnownPeer, KnownPeers
 
 
 class Outcome(StrEnum):
@@ -43,13 +39,3 @@ def inheritances(table: StatementTable) -> Iterator[tuple[NodeId, NodeId]]:
                 break
             yield origin, at
             at = table.successor_of(at)
-
-
-def lines_of(known: "KnownPeers", table: StatementTable, node_id: NodeId) -> "list[KnownPeer]":
-    """Return the lines of a file that stand for a peer: its own, and those of its predecessors.
-
-    Raises:
-        KnownPeersError: the file cannot be read.
-    """
-    found = map(known.lookup, (node_id, *table.predecessors(node_id)))
-    return [line for line in found if line is not None]

@@ -6,8 +6,10 @@ These files are replaced atomically, under a lock.
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import sleep
 from typing import Final
@@ -74,6 +76,83 @@ def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_r
         return files.replace_file(path, data)
     except OSError as cause:
         raise error(f"cannot write {path}: {os_reason(cause)}") from cause
+
+
+# Device, inode, size, times of modification and change: identifies a state of a file.
+FileStamp = tuple[int, int, int, int, int]
+
+
+def file_stamp(status: os.stat_result) -> FileStamp:
+    """Return what identifies the state of a file."""
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+def current_stamp(path: Path, error: type[ParleyError]) -> FileStamp | None:
+    """Return the stamp of a file without reading it, or None without a file.
+
+    Raises `error` if it cannot be found.
+    """
+    try:
+        return file_stamp(os.stat(path))
+    except FileNotFoundError:
+        return None
+    except OSError as cause:
+        raise error(f"cannot read {path}: {os_reason(cause)}") from cause
+
+
+def read_file(
+    path: Path, max_size: int, error: type[ParleyError]
+) -> tuple[bytes, FileStamp | None]:
+    """Return the content of a file, and its stamp from before it was read; a missing file is empty
+    and has none.
+
+    Raises `error` if it cannot be read, is not a regular file, or has more than `max_size` bytes.
+    """
+    try:
+        # Non-blocking: a pipe at that path would otherwise block forever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise error(f"cannot read {path}: it is not a regular file")
+            data = file.read(max_size + 1)
+    except FileNotFoundError:
+        return b"", None
+    except OSError as cause:
+        raise error(f"cannot read {path}: {os_reason(cause)}") from cause
+    if len(data) > max_size:
+        raise error(f"cannot read {path}: it is longer than {max_size:,} bytes")
+    return data, file_stamp(status)
+
+
+def to_seconds(time: datetime) -> datetime:
+    """Return a time in UTC without the fraction of its second."""
+    return time.astimezone(UTC).replace(microsecond=0)
+
+
+def utc_text(time: datetime) -> str:
+    """Return a time in UTC as text, with seconds and `Z` at its end."""
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def read_utc(text: str, what: str, error: type[ParleyError]) -> datetime:
+    """Return the time in a file; raise `error` if the text is not a time in UTC. `what` names it in
+    the error.
+    """
+    shown = ascii(text)[:40]
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as cause:
+        raise error(f"invalid {what} {shown}: expected ISO 8601") from cause
+    if time.utcoffset() != timedelta(0):
+        raise error(f"invalid {what} {shown}: expected UTC, with Z at its end")
+    return time
 
 
 def _lock(descriptor: int) -> None:

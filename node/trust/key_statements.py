@@ -12,9 +12,8 @@ import base64
 import binascii
 import logging
 import os
-import stat
 from collections.abc import Callable, Hashable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from threading import RLock
@@ -23,9 +22,20 @@ from typing import Final
 from parley._crypto.errors import IdentityError, StatementError
 from parley._crypto.identity import NodeId
 from parley._crypto.statements import Statement, parse_chain
-from parley._node.errors import APPLICATION_ERRORS, KeyStatementsError, os_reason
+from parley._node.errors import APPLICATION_ERRORS, KeyStatementsError
 from parley._node.logs import RateLimitedLogger
-from parley._node.trust.files import home_directory, locked, replace_file
+from parley._node.trust.ended_ids import Outcome, outcome_of
+from parley._node.trust.files import (
+    current_stamp,
+    file_stamp,
+    home_directory,
+    locked,
+    read_file,
+    read_utc,
+    replace_file,
+    to_seconds,
+    utc_text,
+)
 from parley._node.trust.statement_table import (
     Decision,
     IdsOnRecord,
@@ -104,14 +114,7 @@ class KeyStatements:
         Raises:
             KeyStatementsError: the state cannot be found.
         """
-        if self.path is None:
-            return None
-        try:
-            return _stamp(os.stat(self.path))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
+        return None if self.path is None else current_stamp(self.path, KeyStatementsError)
 
     def refresh(self) -> None:
         """Read the file again if it has changed.
@@ -152,14 +155,14 @@ class KeyStatements:
         """
         with self._lock:
             table = self.table
+            if statement.slot in table.stored:
+                return Offer.KNOWN
             if not (
                 table.is_on_record(statement.origin, records.named)
                 or table.is_on_record(statement.origin, records.seen)
             ):
                 self.dropped += 1
                 return Offer.NOT_ON_RECORD
-            if statement.slot in table.stored:
-                return Offer.KNOWN
             if not table.has_room(statement, records):
                 self.dropped += 1
                 self._drops.log(
@@ -177,7 +180,7 @@ class KeyStatements:
             except StatementError:
                 self.dropped += 1
                 raise
-            self._store(StoredStatement(statement, _seconds(now)), must_write=False)
+            self._store(StoredStatement(statement, to_seconds(now)), must_write=False)
             return Offer.STORED
 
     def offer_chain(
@@ -212,12 +215,10 @@ class KeyStatements:
         statement.verify()
         with self._lock:
             self.refresh()
-            if statement.slot in self.table.stored and self._unwritten:
-                self._change(lambda table: table)
-                return True
+            self.write_again()
             if statement.slot in self.table.stored:
                 return False
-            self._store(StoredStatement(statement, _seconds(now)), must_write=True)
+            self._store(StoredStatement(statement, to_seconds(now)), must_write=True)
             return True
 
     def decide(self, origin: NodeId, successor: NodeId | None, now: datetime) -> None:
@@ -241,7 +242,7 @@ class KeyStatements:
                     "names it; store one with `parley peers apply`"
                 )
             self._change(
-                lambda table: table.with_decision(origin, Decision(successor, _seconds(now)))
+                lambda table: table.with_decision(origin, Decision(successor, to_seconds(now)))
             )
 
     def __repr__(self) -> str:
@@ -276,7 +277,7 @@ class KeyStatements:
                 raise KeyStatementsError(
                     f"cannot write {self.path}: it would exceed {MAX_FILE_SIZE:,} bytes"
                 )
-            self._stamp = _stamp(replace_file(self.path, data, KeyStatementsError))
+            self._stamp = file_stamp(replace_file(self.path, data, KeyStatementsError))
             self._unwritten.clear()
         self._use(table)
 
@@ -316,24 +317,8 @@ def read_table(path: PathLike, *, follow: bool = True) -> StatementTable:
 
 
 def _read_file(path: Path) -> tuple[list[StoredStatement], dict[NodeId, Decision]]:
-    try:
-        # Non-blocking: a pipe at that path would otherwise block forever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise KeyStatementsError(f"cannot read {path}: it is not a regular file")
-            data = file.read(MAX_FILE_SIZE + 1)
-    except FileNotFoundError:
-        data = b""
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if len(data) > MAX_FILE_SIZE:
-        raise KeyStatementsError(f"cannot read {path}: it is longer than {MAX_FILE_SIZE:,} bytes")
+    data, _ = read_file(path, MAX_FILE_SIZE, KeyStatementsError)
     return _parse(data, path)
-
-
-def _unreadable(path: Path, error: OSError) -> KeyStatementsError:
-    return KeyStatementsError(f"cannot read {path}: {os_reason(error)}")
 
 
 def _log_changes(before: StatementTable, table: StatementTable) -> None:
@@ -349,6 +334,7 @@ def _log_changes(before: StatementTable, table: StatementTable) -> None:
 
 def _log_successor(before: StatementTable, table: StatementTable, origin: NodeId) -> None:
     """Log what is new about the successor of an ended ID."""
+    was, outcome = outcome_of(before, origin), outcome_of(table, origin)
     successor = table.successor_of(origin)
     if successor is not None:
         if before.successor_of(origin) != successor:
@@ -358,17 +344,16 @@ def _log_successor(before: StatementTable, table: StatementTable, origin: NodeId
                 origin,
                 extra={"event": "identity.succeeded", "peer": successor, "ended": origin},
             )
-    elif table.is_conflict(origin):
-        if not before.is_conflict(origin):
-            logger.error(
-                "two successors claim to be %s; ask its owner which is right, then run: "
-                "parley peers accept %s --as ID",
-                origin,
-                origin,
-                extra={"event": "identity.conflict", "peer": origin},
-            )
-    elif origin not in table.decisions and len(table.successions_of(origin)) > len(
-        before.successions_of(origin)
+    elif outcome is Outcome.CONFLICT and was is not outcome:
+        logger.error(
+            "two successors claim to be %s; ask its owner which is right, then run: "
+            "parley peers accept %s --as ID",
+            origin,
+            origin,
+            extra={"event": "identity.conflict", "peer": origin},
+        )
+    elif outcome is Outcome.QUESTION and (
+        len(table.successions_of(origin)) > len(before.successions_of(origin))
     ):
         logger.warning(
             "a statement names a successor of %s, which a person must accept: "
@@ -381,11 +366,11 @@ def _log_successor(before: StatementTable, table: StatementTable, origin: NodeId
 
 def _lines(table: StatementTable) -> bytes:
     lines = [
-        f"statement {base64.b64encode(one.statement.encoded).decode('ascii')} {_text(one.time)}\n"
+        f"statement {base64.b64encode(one.statement.encoded).decode()} {utc_text(one.time)}\n"
         for one in table.stored.values()
     ]
     lines += [
-        f"decision {origin} {one.successor or _NONE} {_text(one.time)}\n"
+        f"decision {origin} {one.successor or _NONE} {utc_text(one.time)}\n"
         for origin, one in table.decisions.items()
     ]
     return "".join(lines).encode("ascii")
@@ -414,31 +399,5 @@ def _parse(data: bytes, path: Path) -> tuple[list[StoredStatement], dict[NodeId,
     return stored, decisions
 
 
-def _seconds(time: datetime) -> datetime:
-    return time.astimezone(UTC).replace(microsecond=0)
-
-
-def _text(time: datetime) -> str:
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.utcoffset() != timedelta(0):
-        raise KeyStatementsError(
-            f"invalid time {ascii(text)[:40]}: expected ISO 8601 in UTC, with Z at its end"
-        )
-    return time
-
-
-def _stamp(status: os.stat_result) -> Hashable:
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
+    return read_utc(text, "time", KeyStatementsError)

@@ -8,43 +8,36 @@ don't lose each other's changes. The policies in `node.trust.policies` use it.
     names = comma-separated, or - if the peer has no name; empty lines and # comments are preserved
 """
 
-import logging
 import os
-import stat
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar
-
-from anyio import CapacityLimiter, move_on_after, to_thread
+from typing import Final
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
-from parley._node.errors import KnownPeersError, ParleyError, os_reason
-from parley._node.trust.files import home_directory, locked, replace_file
+from parley._node.errors import KnownPeersError
+from parley._node.trust.files import (
+    FileStamp,
+    current_stamp,
+    file_stamp,
+    home_directory,
+    locked,
+    read_file,
+    read_utc,
+    replace_file,
+    to_seconds,
+    utc_text,
+)
 
-logger = logging.getLogger("parley.trust")
-
-T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 
 # About 13,000 peers.
 MAX_FILE_SIZE: Final = 1_048_576
 MAX_NAME_SIZE: Final = 1_024  # characters
 
-# Seconds between two looks at watched files.
-LOOK: Final = 1.0
-# A changed file is used once two successive checks find it unchanged, because it may be incomplete.
-# After this many checks it is used anyway.
-MOST_LOOKS: Final = 5
-# Seconds for which peers stay accepted while their file is unreadable.
-UNREADABLE: Final = 30.0
-
 _NO_NAMES: Final = "-"
-
-# Device, inode, size, times of modification and change: identifies a state of the file.
-_Stamp = tuple[int, int, int, int, int]
 
 
 def default_known_peers() -> Path:
@@ -72,8 +65,7 @@ class KnownPeer:
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        first_seen = self.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return f"{self.node_id} {first_seen} {','.join(self.names) or _NO_NAMES}"
+        return f"{self.node_id} {utc_text(self.first_seen)} {','.join(self.names) or _NO_NAMES}"
 
 
 class KnownPeers:
@@ -102,11 +94,15 @@ class KnownPeers:
         # Resolved: otherwise a symbolic link would be replaced, and have a separate lock.
         self.path = Path(os.path.realpath(path))
         # One tuple, so that threads see a consistent stamp, bytes and lines.
-        self._cached: tuple[_Stamp | None, bytes, _Lines] = _MISSING
+        self._cached: tuple[FileStamp | None, bytes, _Lines] = _MISSING
 
     def lookup(self, node_id: NodeId) -> KnownPeer | None:
         """Return the peer with this node ID, or None."""
         return self._current().by_id.get(node_id)
+
+    def lookup_all(self, node_ids: Iterable[NodeId]) -> list[KnownPeer]:
+        """Return those of some peers that are in the file."""
+        return [peer for one in node_ids if (peer := self.lookup(one)) is not None]
 
     def by_name(self, name: str) -> KnownPeer | None:
         """Return the peer with this name, or None."""
@@ -133,7 +129,7 @@ class KnownPeers:
             lines = self._read()
             peer = lines.by_id.get(node_id)
             if peer is None:
-                peer = KnownPeer(node_id, now.astimezone(UTC).replace(microsecond=0))
+                peer = KnownPeer(node_id, to_seconds(now))
             names = tuple(dict.fromkeys(peer.names + added))
             return self._store(lines, replace(peer, names=names))
 
@@ -164,12 +160,7 @@ class KnownPeers:
         """Return a value that identifies the file's state without reading it, or None without a
         file.
         """
-        try:
-            return _stamp(os.stat(self.path))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._unreadable(error) from error
+        return current_stamp(self.path, KnownPeersError)
 
     def __repr__(self) -> str:
         return f"<KnownPeers {self.path}>"
@@ -189,41 +180,18 @@ class KnownPeers:
     def _current(self) -> "_Lines":
         """Return the file's lines, read again only if it has changed."""
         stamp, _, lines = self._cached
-        try:
-            if _stamp(os.stat(self.path)) == stamp:
-                return lines
-        except OSError:
-            pass  # `_read` gets the same error and handles it
-        return self._read()
+        is_current = stamp is not None and current_stamp(self.path, KnownPeersError) == stamp
+        return lines if is_current else self._read()
 
     def _read(self) -> "_Lines":
-        try:
-            # Non-blocking: a pipe at that path would otherwise block forever.
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            with open(descriptor, "rb") as file:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode):
-                    raise KnownPeersError(f"cannot read {self.path}: it is not a regular file")
-                data = file.read(MAX_FILE_SIZE + 1)
-        except FileNotFoundError:
-            self._cached = _MISSING
-            return self._cached[2]
-        except OSError as error:
-            raise self._unreadable(error) from error
-        if len(data) > MAX_FILE_SIZE:
-            raise KnownPeersError(
-                f"cannot read {self.path}: it is longer than {MAX_FILE_SIZE:,} bytes"
-            )
+        data, stamp = read_file(self.path, MAX_FILE_SIZE, KnownPeersError)
         # Parsing a full file takes 150 ms; reading and comparing is cheap.
         _, old, lines = self._cached
         if data != old:
             lines = _parse(data, self.path)
         # The stamp is older than the data, so that a change in between is noticed.
-        self._cached = _stamp(status), data, lines
+        self._cached = stamp, data, lines
         return lines
-
-    def _unreadable(self, error: OSError) -> KnownPeersError:
-        return KnownPeersError(f"cannot read {self.path}: {os_reason(error)}")
 
     def _write(self, lines: "_Lines") -> None:
         """Replace the file; the caller has the lock."""
@@ -233,7 +201,7 @@ class KnownPeers:
                 f"cannot write {self.path}: it would exceed {MAX_FILE_SIZE:,} bytes; remove peers"
             )
         status = replace_file(self.path, data, KnownPeersError)
-        self._cached = _stamp(status), data, lines
+        self._cached = file_stamp(status), data, lines
 
 
 class _Lines:
@@ -309,15 +277,7 @@ def _peer(line: str) -> KnownPeer | None:
         node_id = NodeId.parse(fields[0])
     except IdentityError as error:
         raise KnownPeersError(str(error)) from error
-    try:
-        first_seen = datetime.fromisoformat(fields[1])
-    except ValueError as error:
-        shown = ascii(fields[1])[:40]
-        raise KnownPeersError(f"invalid first-seen time {shown}: expected ISO 8601") from error
-    if first_seen.utcoffset() != timedelta(0):
-        raise KnownPeersError(
-            f"invalid first-seen time {ascii(fields[1])[:40]}: expected UTC, with Z at its end"
-        )
+    first_seen = read_utc(fields[1], "first-seen time", KnownPeersError)
     if fields[2] == _NO_NAMES:
         return KnownPeer(node_id, first_seen)
     names = tuple(_checked_name(name) for name in fields[2].split(","))
@@ -336,82 +296,3 @@ def _checked_name(name: str) -> str:
             "spaces, and not '-' alone"
         )
     return name
-
-
-def _stamp(status: os.stat_result) -> _Stamp:
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
-
-
-class Watchable(Protocol):
-    """A file of known peers or of key statements."""
-
-    def stamp(self) -> Hashable:
-        """Return a value that identifies the file's state.
-
-        Raises:
-            ParleyError: the state cannot be found.
-        """
-
-
-W = TypeVar("W", bound=Watchable)
-
-
-class WatchedFile(Generic[W]):
-    """Watches a file for changes."""
-
-    __slots__ = ("failing_since", "file", "is_still", "looks", "reviewed", "seen")
-
-    def __init__(self, file: W) -> None:
-        self.file = file
-        # Unknown: the state when the first of its peers was accepted.
-        self.seen: Hashable = self
-        self.reviewed: Hashable = self
-        self.is_still = False  # from one look to the next
-        self.looks = 0  # since it was still
-        self.failing_since: float | None = None
-
-    def stamp(self) -> Hashable:
-        """Return the file's state; may block on the disk."""
-        try:
-            return self.file.stamp()
-        except ParleyError as error:
-            return str(error)
-
-    def is_due(self, stamp: Hashable) -> bool:
-        """Return whether its peers must be rechecked, given its current state."""
-        self.is_still, self.seen = stamp == self.seen, stamp
-        if stamp == self.reviewed:
-            self.looks, self.failing_since = 0, None
-            return False
-        self.looks = 0 if self.is_still else self.looks + 1
-        return self.is_still or self.looks >= MOST_LOOKS
-
-    def is_tolerated(self, error: ParleyError | None, now: float) -> bool:
-        """Return whether to ignore a read error for now, because it began less than `UNREADABLE`
-        seconds ago.
-        """
-        if error is None:
-            self.failing_since = None
-            return False
-        if self.failing_since is None:
-            self.failing_since = now
-            logger.warning(
-                "%s; its peers stay accepted for %g s",
-                error,
-                UNREADABLE,
-                extra={"event": "trust.file-unreadable"},
-            )
-        return now - self.failing_since < UNREADABLE
-
-
-async def in_thread(threads: CapacityLimiter, function: Callable[[], T]) -> T | None:
-    """Run `function` in a thread; return None if it exceeds `UNREADABLE` seconds."""
-    with move_on_after(UNREADABLE):
-        return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=threads)
-    return None

@@ -259,8 +259,7 @@ class FirstUse:
         """
         with _refuse_on_error(self, peer):
             # A predecessor's line also stands for the peer, which is not recorded again.
-            ids = (peer.node_id, *peer.predecessors)
-            lines = [line for one in ids if (line := self.known_peers.lookup(one)) is not None]
+            lines = self.known_peers.lookup_all((peer.node_id, *peer.predecessors))
             if lines and (name is None or any(name in line.names for line in lines)):
                 return
             try:
@@ -325,22 +324,29 @@ def known_peers_of(policy: object) -> KnownPeers | None:
     return known_peers if isinstance(known_peers, KnownPeers) else None
 
 
-def names_node(policy: object, node_id: NodeId) -> bool | None:
-    """Return True if a policy names a node ID, False if it has only seen the node (a line of a
-    known peer without a name), and None otherwise (rule 22.30).
-    """
+def names_node(policy: object, node_id: NodeId) -> bool:
+    """Return whether a policy names a node ID, also by a known peer's name (rule 22.30)."""
     if isinstance(policy, Pinned | OneOnly) and policy.node_id == node_id:
         return True
     if isinstance(policy, OneOf) and node_id in policy.node_ids:
         return True
+    line = _known_line(policy, node_id)
+    return line is not None and bool(line.names)
+
+
+def has_seen_node(policy: object, node_id: NodeId) -> bool:
+    """Return whether a policy has a known peer's line for a node ID, without a name."""
+    line = _known_line(policy, node_id)
+    return line is not None and not line.names
+
+
+def _known_line(policy: object, node_id: NodeId) -> KnownPeer | None:
+    """Return a known peer's line; None without one, or if the file cannot be read."""
     known_peers = known_peers_of(policy)
-    if known_peers is None:
-        return None
     try:
-        line = known_peers.lookup(node_id)
+        return None if known_peers is None else known_peers.lookup(node_id)
     except KnownPeersError:
         return None
-    return None if line is None else bool(line.names)
 
 
 def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> TrustPolicy:
@@ -418,7 +424,7 @@ def _require_on_record(
 ) -> None:
     # A known peer must not impersonate another one.
     _require_same_id(policy, known_peers, peer, name)
-    if all(known_peers.lookup(one) is None for one in (peer.node_id, *peer.predecessors)):
+    if not known_peers.lookup_all((peer.node_id, *peer.predecessors)):
         raise _refusal(policy, peer, f"it is not in {known_peers.path}")
 
 

@@ -24,7 +24,7 @@ from parley._node.transport.conditions import Condition, pause_until, yield_to_l
 from parley._node.transport.loop import Runner
 from parley._node.trust.decision import TrustDecision
 from parley._node.trust.key_statements import KeyStatements
-from parley._node.trust.known_peers import LOOK, UNREADABLE, KnownPeers, WatchedFile, in_thread
+from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.policies import (
     HookPolicy,
     ResolvedPolicy,
@@ -32,6 +32,7 @@ from parley._node.trust.policies import (
     known_peers_of,
     recheck,
 )
+from parley._node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
 
 logger = logging.getLogger("parley.trust")
 

@@ -21,8 +21,8 @@ MAX_STEPS: Final = 8
 MAX_SUCCESSIONS: Final = 2
 MAX_STATEMENTS: Final = 1_024
 MAX_BYTES: Final = 4 * 1_048_576
-# Of IDs that were only recorded on first use, and their successors.
-MAX_OF_SEEN: Final = 256
+# About IDs that are neither named nor successors of named ones.
+MAX_UNNAMED: Final = 256
 # Of the answer to `parley.statements`, and of event 8/3.
 MAX_ANSWER_BYTES: Final = 65_536
 
@@ -71,7 +71,7 @@ class StatementTable:
         self.decisions: dict[NodeId, Decision] = dict(decisions or {})
         self.follow = follow
         self._by_origin: dict[NodeId, tuple[Statement, ...]] = {}
-        self._seen_count: int | None = None
+        self._unnamed: int | None = None
         for one in stored:
             self._add(one)
 
@@ -141,6 +141,10 @@ class StatementTable:
         """Return the ended IDs whose `current` is this one."""
         return self._predecessors.get(node_id, ())
 
+    def lineage(self, node_id: NodeId) -> tuple[NodeId, ...]:
+        """Return an ID and its predecessors."""
+        return (node_id, *self.predecessors(node_id))
+
     def accepted_predecessors(self, node_id: NodeId) -> tuple[NodeId, ...]:
         """Return the ended IDs whose `granted` is this one."""
         return self.accepted.get(node_id, ())
@@ -171,7 +175,9 @@ class StatementTable:
             return False
         if self._size + len(statement.encoded) > MAX_BYTES:
             return False
-        return self.is_on_record(origin, records.named) or self._of_seen(records) < MAX_OF_SEEN
+        return (
+            self.is_on_record(origin, records.named) or self._count_unnamed(records) < MAX_UNNAMED
+        )
 
     def chain_to(self, node_id: NodeId, size: int = PRESENTED_BYTES) -> list[Statement]:
         """Return the successions that lead to an ID, the oldest first: the longest end of the
@@ -272,19 +278,19 @@ class StatementTable:
             node_id = following
         return None
 
-    def _of_seen(self, records: IdsOnRecord) -> int:
+    def _count_unnamed(self, records: IdsOnRecord) -> int:
         """Return the number of statements about IDs that no name has put on record.
 
         They count also after a conflict has cut their IDs off, because they stay stored. They are
         counted once for each table, so that offers to a full one cost little.
         """
-        if self._seen_count is None:
-            self._seen_count = sum(
+        if self._unnamed is None:
+            self._unnamed = sum(
                 len(statements)
                 for origin, statements in self._by_origin.items()
                 if not self.is_on_record(origin, records.named)
             )
-        return self._seen_count
+        return self._unnamed
 
     @cached_property
     def _size(self) -> int:

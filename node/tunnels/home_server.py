@@ -4,8 +4,9 @@ The node dials others through it, and they dial the node.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol, Self, Unpack
 
 from anyio import CapacityLimiter
@@ -28,10 +29,10 @@ from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalError
 from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.resumer import Dial
-from parley._node.trust.key_statements import KeyStatements, Offer
-from parley._node.trust.known_peers import in_thread
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.policies import AcceptHook, TrustPolicy
 from parley._node.trust.statement_table import MAX_ANSWER_BYTES, MAX_STATEMENTS
+from parley._node.trust.watched_file import in_thread
 from parley._node.tunnels.dial import TUNNEL_TIMEOUT, dial_tunnel
 from parley._node.tunnels.policy import AccountDialPolicy, DialPolicy
 from parley._node.tunnels.service import TunnelService
@@ -68,8 +69,10 @@ class HomedNode(Dialler, Protocol):
     def current(self, node_id: NodeId) -> NodeId:
         """Return the node ID to dial in place of one; IdentityEndedError if there is none."""
 
-    def offer_statement(self, encoded: bytes, dialled: NodeId | None = None) -> Offer:
-        """Store a statement of another node; StatementError if it is not valid."""
+    def offer_statements(
+        self, encoded: Iterable[bytes], dialled: NodeId | None = None
+    ) -> StatementError | None:
+        """Store the statements of another node that are valid; return the last error."""
 
     def serve_tunnels(self, policy: DialPolicy) -> TunnelService:
         """Accept Dials; ParleyError if the node does already."""
@@ -211,16 +214,7 @@ class Home(Link):
         if too_many or len(encoded) < len(found):
             self._log_no_statements(node_id, "the answer is malformed or too long")
             return
-
-        def store() -> StatementError | None:
-            failed = None
-            for one in encoded:
-                try:
-                    self._node.offer_statement(one, node_id)
-                except StatementError as error:
-                    failed = error
-            return failed
-
+        store = partial(self._node.offer_statements, encoded, node_id)
         failed = await in_thread(self._threads, store)
         if failed is not None:
             self._log_no_statements(node_id, failed)

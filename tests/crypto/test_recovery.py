@@ -16,7 +16,7 @@ from parley._crypto.errors import (
 from parley._crypto.identity import Identity, PrimaryKey, PublicIdentity, RecoveryKey
 from parley._crypto.keyfile import (
     PassphraseCost,
-    describe_recovery,
+    is_encrypted,
     load_identity,
     load_recovery,
     save_identity,
@@ -161,7 +161,7 @@ def test_saved_files_are_loaded(tmp_path: Path, algorithm: str, passphrase: byte
     identity, recovery = recoverable(algorithm)
     save_identity(tmp_path / "key", identity, passphrase, cost=CHEAP)
     save_recovery(tmp_path / "recovery", recovery, passphrase, cost=CHEAP)
-    assert describe_recovery(tmp_path / "recovery") is (passphrase is not None)
+    assert is_encrypted(tmp_path / "recovery") is (passphrase is not None)
     loaded = load_recovery(tmp_path / "recovery", passphrase)
     assert load_identity(tmp_path / "key", passphrase).public == identity.public
     assert loaded.primary_key == identity.primary_key

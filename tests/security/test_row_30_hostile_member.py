@@ -54,7 +54,7 @@ def test_a_flood_of_ended_ids_evicts_no_end_and_leaves_room_for_names(
 ) -> None:
     """Also over restarts, and by IDs that were recorded by first use."""
     limit = 24
-    monkeypatch.setattr("parley._node.trust.statement_table.MAX_OF_SEEN", limit)
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_UNNAMED", limit)
     victim, *flood = seen = [Identity.create() for _ in range(limit + 8)]
     server = first_use_server(tmp_path, seen)
     assert server.connections.offer_statement(create_revocation(victim).encoded) == "stored"

@@ -11,7 +11,6 @@ from parley._crypto.identity import NodeId
 from parley._node.bus.bus import Bus
 from parley._node.errors import ParleyError
 from parley._node.protocol.codes import CloseCode
-from parley._node.trust.ended_ids import lines_of
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.statement_table import StatementTable
 from parley._node.web.console.console import Console
@@ -123,7 +122,8 @@ class Actions:
 
 def _forget(known: KnownPeers, table: StatementTable, node_id: NodeId) -> bool:
     """Remove the lines that stand for a peer; return False if there are none."""
-    forgot = [known.forget(line.node_id) for line in lines_of(known, table, node_id)]
+    lines = known.lookup_all(table.lineage(node_id))
+    forgot = [known.forget(line.node_id) for line in lines]
     return any(forgot)
 
 

@@ -53,6 +53,22 @@ def test_the_users_own_key_can_have_a_recovery_file(parley: Parley, tmp_path: Pa
     assert shown.last["node_id"] == str(load_recovery(recovery).node_id)
 
 
+def test_a_key_that_exists_keeps_its_recovery_file(
+    parley: Parley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Creating the key can fail after the file is in place."""
+
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    recovery = tmp_path / "recovery"
+    with monkeypatch.context() as patch:
+        patch.setattr("parley._node.cli.default_identity.sync_directory", fail)
+        assert parley("id", "new", "--recovery", str(recovery)).code != 0
+    shown = parley("id", "show", "--recovery", str(recovery), "--json")
+    assert shown.last["node_id"] == str(load_recovery(recovery).node_id)
+
+
 def test_an_ml_dsa_identity_gets_an_ml_dsa_recovery_key(parley: Parley, tmp_path: Path) -> None:
     key, recovery = tmp_path / "key", tmp_path / "recovery"
     names = "ml-dsa-65,ed25519"

@@ -6,7 +6,7 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._node.protocol.codes import SIM, CloseCode
-from parley._node.protocol.connection import OLDER_PEER
+from parley._node.protocol.connection import REFUSED_ID
 from parley._node.protocol.errors import ConnectionClosedError
 from parley._node.protocol.reports import ConnectionEnded
 from tests.node.protocol.cut_pair import CutPair, cut_pair
@@ -135,7 +135,7 @@ def test_a_refused_node_with_a_recovery_key_hints_at_an_older_peer() -> None:
     pair.b.answer = False
     pair.pump()
     ended = pair.a.one(ConnectionEnded)
-    assert (ended.code, ended.text) == (CloseCode.AUTHENTICATION_FAILED, OLDER_PEER)
+    assert (ended.code, ended.text) == (CloseCode.AUTHENTICATION_FAILED, REFUSED_ID)
 
 
 def test_an_unencrypted_connection_gets_no_hint() -> None:

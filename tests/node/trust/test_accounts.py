@@ -16,7 +16,8 @@ from parley._node.peer.login import log_in
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
 from parley._node.trust.accounts import HostedAccounts
-from parley._node.trust.known_peers import LOOK, UNREADABLE, KnownPeers, default_accounts
+from parley._node.trust.known_peers import KnownPeers, default_accounts
+from parley._node.trust.watched_file import LOOK, UNREADABLE
 from tests.node.network import eventually, meeting
 from tests.node.trust.test_revalidation_files import Looked
 

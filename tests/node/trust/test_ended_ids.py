@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 
 import anyio
 import pytest
 
 from parley import Identity, Node, create_revocation, create_succession
 from parley._crypto.identity import NodeId
-from parley._node.trust.known_peers import LOOK, UNREADABLE
+from parley._node.trust.watched_file import LOOK, UNREADABLE
 from parley.errors import (
     HandshakeError,
     IdentityChangedError,
@@ -305,3 +306,43 @@ def test_a_watched_id_is_on_record() -> None:
     node = Node(Identity.create(), watch=[old.node_id])
     assert node.connections.offer_statement(create_revocation(old).encoded) == "stored"
     assert node.connections.offer_statement(create_revocation(other).encoded) == "not-on-record"
+
+
+async def test_a_statement_stored_while_a_node_stops_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another node of the process can share the statements."""
+    statements = KeyStatements()
+    async with Node(Identity.create(), statements=statements) as node:
+        backend = node.backend
+        aclose = type(backend).aclose
+
+        async def close(self: object) -> None:
+            await aclose(backend)
+            statements.apply(create_revocation(Identity.create()), NOW)
+
+        monkeypatch.setattr(type(backend), "aclose", close)
+    await anyio.sleep(0.01)  # for what the loop was asked to run
+    assert len(statements.table.stored) == 1
+    assert not statements.listeners
+    assert "identity.listener-failed" not in [getattr(one, "event", "") for one in caplog.records]
+
+
+async def test_a_file_that_cannot_be_read_in_time_refuses_all_peers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parley._node.trust.watched_file.UNREADABLE", 0.1)
+    path, clock, release = tmp_path / "key_statements", FakeClock(), Event()
+    statements = KeyStatements(path)
+    server = Node(Identity.create(), statements=statements, clock=clock)
+    async with server, Node(Identity.create()) as client:
+        await (await client.connect(await server.listen("memory://slow"))).ping()
+        monkeypatch.setattr(statements, "refresh", lambda: release.wait(10))
+        try:
+            path.write_text("changed\n")
+            with anyio.fail_after(10):
+                while server.peers:
+                    clock.advance(LOOK)
+                    await anyio.sleep(0.01)
+        finally:
+            release.set()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley import Identity, NodeId, create_revocation, create_succession
-from parley._node.trust.ended_ids import Outcome, inheritances, lines_of, outcome_of
+from parley._node.trust.ended_ids import Outcome, inheritances, outcome_of
 from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.statement_table import StatementTable
@@ -82,14 +82,16 @@ def test_lines_of_a_successor(tmp_path: Path) -> None:
     new, _ = Identity.create_recoverable()
     known, statements = KnownPeers(tmp_path / "known_peers"), KeyStatements()
     known.add(old.node_id, "bob", NOW)
-    assert lines_of(known, statements.table, new.node_id) == []
+    assert known.lookup_all(statements.table.lineage(new.node_id)) == []
     statements.apply(create_succession(recovery, new), NOW)
-    assert [line.node_id for line in lines_of(known, statements.table, new.node_id)] == [
+    assert [line.node_id for line in known.lookup_all(statements.table.lineage(new.node_id))] == [
         old.node_id
     ]
     known.add(new.node_id, "robert", NOW)
-    assert [line.names for line in lines_of(known, statements.table, new.node_id)] == [
+    assert [line.names for line in known.lookup_all(statements.table.lineage(new.node_id))] == [
         ("robert",),
         ("bob",),
     ]
-    assert [line.names for line in lines_of(known, statements.table, old.node_id)] == [("bob",)]
+    assert [line.names for line in known.lookup_all(statements.table.lineage(old.node_id))] == [
+        ("bob",)
+    ]

@@ -16,7 +16,7 @@ from parley import (
     create_succession,
 )
 from parley._node.trust.key_statements import MAX_FILE_SIZE, KeyStatements, Offer, read_table
-from parley._node.trust.statement_table import MAX_OF_SEEN, IdsOnRecord
+from parley._node.trust.statement_table import MAX_UNNAMED, IdsOnRecord
 from parley.errors import KeyStatementsError, StatementError
 
 NOW = datetime(2027, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
@@ -180,7 +180,7 @@ def test_a_full_table_drops_offers_but_not_what_a_person_applies(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     statements = KeyStatements()
-    for _ in range(MAX_OF_SEEN):
+    for _ in range(MAX_UNNAMED):
         assert statements.offer(create_revocation(Identity.create()), SEEN, NOW) is Offer.STORED
     caplog.clear()
     last = create_revocation(Identity.create())
@@ -192,7 +192,7 @@ def test_a_full_table_drops_offers_but_not_what_a_person_applies(
 
 def test_statements_cut_off_by_a_conflict_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise strangers fill the table, and the end of a named ID is dropped."""
-    monkeypatch.setattr("parley._node.trust.statement_table.MAX_OF_SEEN", 8)
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_UNNAMED", 8)
     statements, stored = KeyStatements(), 0
     for _ in range(6):
         root, recovery = Identity.create_recoverable()
@@ -225,7 +225,7 @@ def test_a_listener_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptur
 def test_refused_statements_do_not_hide_that_one_was_dropped(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley._node.trust.statement_table.MAX_OF_SEEN", 0)
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_UNNAMED", 0)
     statements, peer = KeyStatements(), Identity.create().node_id
     for _ in range(200):
         statements.offer_chain([b"x"], peer, SEEN, NOW)
@@ -237,7 +237,7 @@ def test_flooding_with_restarts_stays_within_the_limit(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each restart reads the file; the number of seen IDs in it still counts."""
-    monkeypatch.setattr("parley._node.trust.statement_table.MAX_OF_SEEN", 8)
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_UNNAMED", 8)
     stored = 0
     for _ in range(3):
         statements = KeyStatements(path)

@@ -14,8 +14,8 @@ from parley import Identity, Node, NodeId, PublicIdentity
 from parley._node.errors import ConfigError, ParleyError, PeerClosedError
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.address import Address
-from parley._node.trust import known_peers as watched_file
 from parley._node.trust import revalidation as reviews
+from parley._node.trust import watched_file
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.policies import (
     AcceptHook,

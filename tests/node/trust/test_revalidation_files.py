@@ -17,8 +17,9 @@ from parley import Node, PublicIdentity
 from parley._crypto.identity import Identity, NodeId
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FakeClock
-from parley._node.trust.known_peers import LOOK, MOST_LOOKS, UNREADABLE, KnownPeer, KnownPeers
+from parley._node.trust.known_peers import KnownPeer, KnownPeers
 from parley._node.trust.policies import FirstUse, Known, TrustPolicy
+from parley._node.trust.watched_file import LOOK, MOST_LOOKS, UNREADABLE
 from tests.inspection import reviews_of
 from tests.node.network import eventually, new_node
 from tests.node.trust.server_with_peers import ALICE, EVE, ServerWithPeers, server_with_peers

@@ -10,9 +10,9 @@ from parley import Identity, NodeId, Statement, create_revocation, create_succes
 from parley._crypto.identity import RecoveryKey
 from parley._node.protocol.limits import PRESENTED_STATEMENTS
 from parley._node.trust.statement_table import (
-    MAX_OF_SEEN,
     MAX_STATEMENTS,
     MAX_STEPS,
+    MAX_UNNAMED,
     Decision,
     IdsOnRecord,
     StatementTable,
@@ -242,11 +242,11 @@ def test_ids_of_first_use_have_room_for_a_part(
     revocations: list[tuple[Identity, Statement]],
 ) -> None:
     identities = [one for one, _ in revocations]
-    *some, last = [statement for _, statement in revocations[: MAX_OF_SEEN + 1]]
+    *some, last = [statement for _, statement in revocations[: MAX_UNNAMED + 1]]
     seen = IdsOnRecord(NONE, only(*identities))
     assert not table_of(*some).has_room(last, seen)
     assert table_of(*some[1:]).has_room(last, seen)
-    named = IdsOnRecord(only(identities[MAX_OF_SEEN]), only(*identities))
+    named = IdsOnRecord(only(identities[MAX_UNNAMED]), only(*identities))
     assert table_of(*some).has_room(last, named)
 
 

@@ -21,6 +21,7 @@ from parley._node.node import Node
 from parley._node.server.calls import offer_federation_calls
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import FederationSettings
+from parley._node.trust.policies import AnyPeer
 from parley._node.tunnels.home_server import STATEMENTS_CALL, Home
 from tests.node.network import PATIENCE, config
 
@@ -145,3 +146,25 @@ async def test_a_home_that_refuses_or_never_answers_costs_only_the_time_of_the_c
         forever[0] = True
         with pytest.raises(TunnelRefusedError):
             await one.home.reach(one.server.node_id, one.bob.node_id, timeout=0.3)
+
+
+async def test_a_topic_at_an_ended_id_is_not_the_home_s_own() -> None:
+    """The home's ID is unknown before it answers, and an ended ID has no current one."""
+    ended = Identity.create()
+    published: list[str] = []
+
+    def allow(peer: object, name: str) -> bool:
+        published.append(name)
+        return True
+
+    server, alice = (Node(Identity.create(), config=config()) for _ in range(2))
+    settings = FederationSettings(accounts="any")
+    with anyio.fail_after(PATIENCE):
+        async with server, alice, Federation(server, settings):
+            server.topic("orders", writers=allow)
+            address = (await server.listen("memory://unknown-home")).partition("#")[0]
+            alice.statements.apply(create_revocation(ended), NOW)
+            async with alice.home(address, trust=AnyPeer()) as home:
+                with pytest.raises(IdentityEndedError):
+                    await home.publish(f"orders@{ended.node_id}", "secret", timeout=PATIENCE)
+    assert published == []
