@@ -62,7 +62,7 @@ def apply(path: Path, yes: bool, config: Path | None, as_json: bool) -> None:
             after = table.with_statement(StoredStatement(statement, now))
             _confirm(out, path, statement, describe_end(after, origin, out.petnames))
         with _opened(stored) as statements:
-            is_new = statements.apply(statement, now)
+            is_new = statements.apply(statement.encoded)
         out.effect = "stored the statement"
         table = read_table(stored, follow=follow)
     out.print(f"stored in   {stored}{'' if is_new else ' (before; nothing has changed)'}")
@@ -148,7 +148,7 @@ def _decide(who: str, named: str | None, out: Output) -> None:
     origin = _find_ended(table, known, who)
     successor = _choose(table, known, origin, named)
     with _opened(stored) as statements:
-        statements.decide(origin, successor, datetime.now(UTC))
+        statements.decide(origin, successor)
     old = out.petnames.beside(origin)
     table = read_table(stored)
     if successor is None:

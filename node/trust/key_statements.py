@@ -13,7 +13,7 @@ import binascii
 import logging
 import os
 from collections.abc import Callable, Hashable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from threading import RLock
@@ -204,24 +204,35 @@ class KeyStatements:
                     extra={"event": "identity.statement-refused", "peer": node_id},
                 )
 
-    def apply(self, statement: Statement, now: datetime) -> bool:
-        """Store a statement that a person gives, on record or not; return False if one of the same
-        meaning is stored already.
+    def apply(self, encoded: bytes) -> bool:
+        """Store a statement that a person gives, of at most 16,384 bytes, on record or not. Return
+        False if one of the same meaning is stored already.
 
         Raises:
-            StatementError: it is not valid.
+            StatementError: it is not valid; its `reason` is the one in section 22.
             KeyStatementsError: the file cannot be read or written, or is full.
+
+        Example:
+
+            from parley import Identity, create_revocation, load_statement, save_statement
+            from parley.trust import KeyStatements
+
+            save_statement("revocation", create_revocation(Identity.create()))
+            statements = KeyStatements()
+            assert statements.apply(load_statement("revocation").encoded)
         """
+        statement = Statement.parse(encoded)
         statement.verify()
         with self._lock:
             self.refresh()
             self.write_again()
             if statement.slot in self.table.stored:
                 return False
+            now = datetime.now(UTC)
             self._store(StoredStatement(statement, to_seconds(now)), must_write=True)
             return True
 
-    def decide(self, origin: NodeId, successor: NodeId | None, now: datetime) -> None:
+    def decide(self, origin: NodeId, successor: NodeId | None) -> None:
         """Store a person's choice of the successor of an ID, or of none.
 
         Raises:
@@ -241,9 +252,8 @@ class KeyStatements:
                     f"cannot accept {successor} as the successor of {origin}: no stored statement "
                     "names it; store one with `parley peers apply`"
                 )
-            self._change(
-                lambda table: table.with_decision(origin, Decision(successor, to_seconds(now)))
-            )
+            decision = Decision(successor, to_seconds(datetime.now(UTC)))
+            self._change(lambda table: table.with_decision(origin, decision))
 
     def __repr__(self) -> str:
         return f"<KeyStatements {self.path or 'in memory'}: {len(self.table.stored)} statements>"

@@ -3,8 +3,6 @@
 Section 22 of docs/protocol.md, with either side dialling.
 """
 
-from datetime import UTC, datetime
-
 import pytest
 
 from parley import Identity, NodeId, Peer, Statement, create_succession
@@ -66,7 +64,7 @@ async def test_our_node_reads_what_the_reference_presents(side: Side) -> None:
 async def test_the_reference_reads_what_our_node_presents(side: Side) -> None:
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     stored = KeyStatements()
-    stored.apply(create_succession(recovery, new), datetime.now(UTC))
+    stored.apply(create_succession(recovery, new).encoded)
     async with our_node(identity=new, statements=stored) as ours:
         peer = await ours.meet(echo, side, application=closed)
         remote = peer.session.remote

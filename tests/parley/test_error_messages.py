@@ -5,7 +5,6 @@ stop, and names the value at fault.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from inspect import isawaitable, isclass
 from pathlib import Path
 from typing import Any, cast
@@ -74,7 +73,7 @@ def damaged_key_statements(directory: Path) -> None:
 async def dial_ended() -> None:
     old = Identity.create()
     statements = KeyStatements()
-    statements.apply(create_revocation(old), datetime.now(UTC))
+    statements.apply(create_revocation(old).encoded)
     async with Node(Identity.create(), statements=statements) as node:
         await node.connect(f"memory://ended#{old.node_id}")
 

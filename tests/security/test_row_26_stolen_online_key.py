@@ -164,7 +164,7 @@ async def test_the_thief_is_locked_out_in_every_direction() -> None:
 async def test_a_suspended_session_of_the_thief_ends() -> None:
     async with server_with_peers(Members()) as there:
         await there.suspend()
-        there.server.statements.apply(create_revocation(EVE), NOW)
+        there.server.statements.apply(create_revocation(EVE).encoded)
         with anyio.fail_after(10):
             await there.eve_there.closed()
         await there.alice_stays()

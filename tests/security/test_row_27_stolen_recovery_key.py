@@ -46,14 +46,14 @@ async def admits(policy: TrustPolicy, statements: KeyStatements, identity: Ident
 
 async def test_the_thief_gets_names_but_not_what_a_person_granted(tmp_path: Path) -> None:
     statements = KeyStatements()
-    statements.apply(OF_THIEF, NOW)
+    statements.apply(OF_THIEF.encoded)
     assert await admits(known(tmp_path), statements, THIEF)
     assert not await admits(OneOf([OWNER.node_id]), statements, THIEF)
 
 
 async def test_where_the_list_of_peers_grants_access_a_person_is_asked(tmp_path: Path) -> None:
     statements = KeyStatements(follow=False)
-    statements.apply(OF_THIEF, NOW)
+    statements.apply(OF_THIEF.encoded)
     assert not await admits(known(tmp_path), statements, THIEF)
 
 
@@ -63,22 +63,22 @@ async def test_the_statement_of_the_owner_ends_the_trust_in_both(
 ) -> None:
     statements = KeyStatements()
     for one in order:
-        statements.apply(one, NOW)
+        statements.apply(one.encoded)
     policy = known(tmp_path)
     assert not await admits(policy, statements, THIEF)
     assert not await admits(policy, statements, NEW)
-    statements.decide(OWNER.node_id, NEW.node_id, NOW)
+    statements.decide(OWNER.node_id, NEW.node_id)
     assert not await admits(policy, statements, THIEF)
     assert await admits(policy, statements, NEW)
 
 
 async def test_the_thief_loses_its_session_when_the_owner_speaks(tmp_path: Path) -> None:
     server = Node(Identity.create(), trust=known(tmp_path))
-    server.statements.apply(OF_THIEF, NOW)
+    server.statements.apply(OF_THIEF.encoded)
     async with server, Node(THIEF) as thief:
         peer = await thief.connect(await server.listen("memory://server"))
         await peer.ping()
-        server.statements.apply(OF_OWNER, NOW)
+        server.statements.apply(OF_OWNER.encoded)
         with anyio.fail_after(10):
             await peer.closed()
         with pytest.raises(IdentityEndedError, match="two successors"):
@@ -87,8 +87,8 @@ async def test_the_thief_loses_its_session_when_the_owner_speaks(tmp_path: Path)
 
 async def test_the_thief_cannot_undo_the_choice_of_a_person() -> None:
     server = Node(Identity.create(), watch=[OWNER.node_id])
-    server.statements.apply(OF_OWNER, NOW)
-    server.statements.decide(OWNER.node_id, NEW.node_id, NOW)
+    server.statements.apply(OF_OWNER.encoded)
+    server.statements.decide(OWNER.node_id, NEW.node_id)
     assert server.connections.offer_statement(OF_THIEF.encoded) == "stored"
     assert server.successor_of(OWNER.node_id) == NEW.node_id
 
@@ -96,10 +96,10 @@ async def test_the_thief_cannot_undo_the_choice_of_a_person() -> None:
 async def test_an_accepted_successor_cannot_pass_the_rights_on() -> None:
     """The thief has the recovery key of a successor that a person accepted."""
     statements, policy = KeyStatements(), OneOf([OWNER.node_id])
-    statements.apply(OF_OWNER, NOW)
-    statements.decide(OWNER.node_id, NEW.node_id, NOW)
+    statements.apply(OF_OWNER.encoded)
+    statements.decide(OWNER.node_id, NEW.node_id)
     assert await admits(policy, statements, NEW)
-    statements.apply(create_succession(NEW_RECOVERY, THIEF), NOW)
+    statements.apply(create_succession(NEW_RECOVERY, THIEF).encoded)
     assert statements.table.current(OWNER.node_id) == THIEF.node_id
     assert not await admits(policy, statements, THIEF)
 
@@ -111,12 +111,12 @@ async def test_a_call_that_was_granted_waits_for_a_person() -> None:
     async def open_door(call: object) -> str:
         return "opened"
 
-    server.statements.apply(OF_OWNER, NOW)
+    server.statements.apply(OF_OWNER.encoded)
     async with server, Node(NEW) as new:
         peer = await new.connect(await server.listen("memory://server"))
         with pytest.raises(CallRefused) as caught:
             await peer.call("open")
         assert caught.value.code == 20  # not-authorised
-        server.statements.decide(OWNER.node_id, NEW.node_id, NOW)
+        server.statements.decide(OWNER.node_id, NEW.node_id)
         peer = await new.connect(await server.listen("memory://server-2"))
         assert await peer.call("open") == "opened"

@@ -49,9 +49,9 @@ async def test_neither_successor_of_the_thief_is_trusted(node: Node) -> None:
 
 def test_a_person_stores_and_chooses_the_owner_s_statement(node: Node, tmp_path: Path) -> None:
     assert node.connections.offer_statement(OF_OWNER.encoded) == "full"
-    node.statements.apply(OF_OWNER, NOW)
+    node.statements.apply(OF_OWNER.encoded)
     assert node.successor_of(OWNER.node_id) is None
-    node.statements.decide(OWNER.node_id, NEW.node_id, NOW)
+    node.statements.decide(OWNER.node_id, NEW.node_id)
     assert node.successor_of(OWNER.node_id) == NEW.node_id
     assert successor_of(tmp_path / "key_statements") == NEW.node_id
     # The thief can make no further statement that is stored, and none would change the choice.
@@ -61,7 +61,7 @@ def test_a_person_stores_and_chooses_the_owner_s_statement(node: Node, tmp_path:
 
 
 def test_a_person_can_refuse_all(node: Node, tmp_path: Path) -> None:
-    node.statements.decide(OWNER.node_id, None, NOW)
+    node.statements.decide(OWNER.node_id, None)
     assert node.successor_of(OWNER.node_id) is None
     assert node.statements.table.has_ended(OWNER.node_id)
     assert successor_of(tmp_path / "key_statements") is None

@@ -26,7 +26,7 @@ async def test_a_withheld_succession_is_learnt_from_the_successor() -> None:
     """The client has no statement, and no node but the successor tells it."""
     client = Node(Identity.create())
     async with client, Node(NEW) as new:
-        new.statements.apply(TRUE, NOW)
+        new.statements.apply(TRUE.encoded)
         await new.listen("memory://new")
         peer = await client.connect(f"memory://new#{OWNER.node_id}")
         assert peer.node_id == NEW.node_id
@@ -39,8 +39,8 @@ async def test_a_home_cannot_take_the_place_of_its_account() -> None:
     own = create_succession(OF_HOME, NEW)
     client = Node(Identity.create())
     async with client, Node(HOME) as home:
-        home.statements.apply(TRUE, NOW)
-        home.statements.apply(own, NOW)
+        home.statements.apply(TRUE.encoded)
+        home.statements.apply(own.encoded)
         await home.listen("memory://home")
         with pytest.raises(NotTrustedError):
             await client.connect(f"memory://home#{OWNER.node_id}")

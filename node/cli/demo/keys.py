@@ -6,7 +6,6 @@ All nodes are in this process and connect over TCP.
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from time import perf_counter
 from typing import Final
 
@@ -140,7 +139,7 @@ async def _federation(stage: Stage, statement: Statement) -> None:
     began = perf_counter()
     async with Federation(ben, there), Federation(ada, here) as federation:
         await federation.ready(ben.node_id, timeout=PATIENCE)
-        ada.statements.apply(statement, datetime.now(UTC))
+        ada.statements.apply(statement.encoded)
         with anyio.fail_after(PATIENCE):
             await _until(lambda: ben.successor_of(statement.origin) == statement.successor)
     seconds = perf_counter() - began
@@ -155,10 +154,10 @@ async def _right(stage: Stage, bob: Node, statement: Statement, successor: NodeI
     policy = OneOf([statement.origin])
     erin = await stage.stack.enter_async_context(Node(Identity.create(), trust=policy))
     address = await erin.listen(ANY_PORT)
-    erin.statements.apply(statement, datetime.now(UTC))
+    erin.statements.apply(statement.encoded)
     refused = await _refusal(bob, address)
     stage.show("right", f"erin admits bob's old ID; the new one is [red]rejected[/], {refused}")
-    erin.statements.decide(statement.origin, successor, datetime.now(UTC))
+    erin.statements.decide(statement.origin, successor)
     await (await bob.connect(address)).ping()
     words = f"[cyan]{_words(successor)}[/]"
     stage.show("person", f"erin compares {words} with bob, and accepts: [green]connected[/]")
@@ -181,7 +180,7 @@ async def _revocation(stage: Stage) -> None:
     node = await stage.stack.enter_async_context(Node(carol))
     peer = await node.connect(stage.address)
     await peer.ping()
-    stage.alice.statements.apply(revocation, datetime.now(UTC))
+    stage.alice.statements.apply(revocation.encoded)
     with anyio.fail_after(PATIENCE):
         ended = code_name((await peer.closed()).code)
     stage.show(
@@ -196,7 +195,7 @@ async def _conflict(stage: Stage) -> None:
     (true, _), (false, _) = Identity.create_recoverable(), Identity.create_recoverable()
     for successor in (false, true):
         statement = create_succession(recovery, successor)
-        stage.alice.statements.apply(statement, datetime.now(UTC))
+        stage.alice.statements.apply(statement.encoded)
     served = await _serve(stage, true, ANY_PORT)
     address = str(Address.parse(served.address).with_node_id(dave.node_id))
     try:
@@ -206,7 +205,7 @@ async def _conflict(stage: Stage) -> None:
     else:
         raise ParleyError("alice chose between two successors of dave")
     stage.show("dave", "his recovery key, also stolen, names two: [red]neither is trusted[/]")
-    stage.alice.statements.decide(dave.node_id, true.node_id, datetime.now(UTC))
+    stage.alice.statements.decide(dave.node_id, true.node_id)
     peer = await stage.alice.connect(address)
     _require(peer.node_id == true.node_id, "alice reached another successor than the chosen one")
     stage.show(
@@ -234,7 +233,7 @@ async def _serve(
     """Start a node that answers `greet`, and presents the statement that names it."""
     node = await stage.stack.enter_async_context(Node(identity))
     if statement is not None:
-        node.statements.apply(statement, datetime.now(UTC))
+        node.statements.apply(statement.encoded)
 
     @node.on_call("greet")
     async def greet(call: Call) -> str:

@@ -15,6 +15,7 @@ from parley._node.trust.key_statements import KeyStatements, read_table
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.petnames import fingerprint
 from parley._node.trust.statement_file import save_statement
+from parley._node.trust.statement_table import IdsOnRecord
 from tests.node.cli.conftest import Parley, said
 from tests.node.cli.processes import Finished, Processes
 from tests.node.cli.terminals import at_terminal
@@ -342,8 +343,9 @@ def test_show_nothing(parley: Parley, bob: Bob) -> None:
 
 
 def test_show(parley: Parley, bob: Bob) -> None:
-    KeyStatements(bob.stored).apply(create_succession(bob.recovery, bob.new), NOW)
-    KeyStatements(bob.stored).apply(create_revocation(bob.old), NOW)
+    store, records = KeyStatements(bob.stored), IdsOnRecord(lambda _: True, lambda _: False)
+    for statement in (create_succession(bob.recovery, bob.new), create_revocation(bob.old)):
+        store.offer(statement, records, NOW)
     new, time = bob.new.node_id, "2027-01-01T00:00:00Z"
     done = parley("peers", "show")
     assert (done.code, done.err) == (0, "")

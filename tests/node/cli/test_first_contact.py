@@ -131,7 +131,7 @@ async def test_the_successor_of_a_known_peer_is_no_stranger(anyio_backend: str) 
     async with hosted(new) as host:
         KnownPeers(default_known_peers()).add(old.node_id, "bob", SEEN)
         statement = create_succession(recovery, new)
-        KeyStatements(default_key_statements()).apply(statement, SEEN)
+        KeyStatements(default_key_statements()).apply(statement.encoded)
         with at_terminal() as terminal:
             await call_on(host.place)
             shown = terminal.read()
@@ -208,7 +208,7 @@ def test_a_script_ends_with_code_4(parley: Parley, server: str) -> None:
 async def test_a_command_follows_the_successor_of_a_node(anyio_backend: str) -> None:
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     statements = KeyStatements()
-    statements.apply(create_succession(recovery, new), SEEN)
+    statements.apply(create_succession(recovery, new).encoded)
     async with Node(new, statements=statements) as node:
         place = (await node.listen("tcp://127.0.0.1:0")).partition("#")[0]
         KnownPeers(default_known_peers()).add(old.node_id, place, SEEN)

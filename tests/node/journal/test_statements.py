@@ -29,7 +29,7 @@ async def test_an_heir_leaves_evidence(tmp_path: Path) -> None:
     bob, recovery = Identity.create_recoverable()
     heir, _ = Identity.create_recoverable()
     statements = KeyStatements()
-    statements.apply(create_succession(recovery, heir), NOW)
+    statements.apply(create_succession(recovery, heir).encoded)
     alice = Identity.create()
     journal = Journal.open(tmp_path, KEY)
     async with Node(alice, config=CONFIG, journal=journal, watch=[bob.node_id]) as server:

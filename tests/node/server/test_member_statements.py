@@ -82,7 +82,7 @@ async def test_a_statement_crosses_all_links() -> None:
     async with servers(4, LINE) as four:
         await until(four, lambda: four.path(0, 2) is not None)
         member = four.nodes[3].identity
-        four.nodes[0].statements.apply(create_revocation(member), NOW)
+        four.nodes[0].statements.apply(create_revocation(member).encoded)
         await until(four, lambda: has_ended(four.nodes[2], member.node_id))
 
 
@@ -96,7 +96,7 @@ async def test_a_chain_crosses_all_links_predecessors_first() -> None:
             create_revocation(two),
         ]
         for statement in reversed(chain):
-            four.nodes[0].statements.apply(statement, NOW)
+            four.nodes[0].statements.apply(statement.encoded)
         await until(four, lambda: stored(four.nodes[2], *chain))
 
 
@@ -106,7 +106,7 @@ async def test_a_server_that_was_away_gets_the_statements_that_it_lacks() -> Non
         four.network.close(four.nodes[1], four.nodes[2])
         member = four.nodes[3].identity
         statement = create_revocation(member)
-        four.nodes[0].statements.apply(statement, NOW)
+        four.nodes[0].statements.apply(statement.encoded)
         await until(four, lambda: stored(four.nodes[1], statement))
         assert not has_ended(four.nodes[2], member.node_id)
         four.network.open(four.nodes[1], four.nodes[2])
@@ -118,8 +118,8 @@ async def test_statements_about_other_nodes_are_not_shared() -> None:
     async with servers(4, LINE) as four:
         await until(four, lambda: four.path(0, 2) is not None)
         stranger, member = Identity.create(), four.nodes[3].identity
-        four.nodes[0].statements.apply(create_revocation(stranger), NOW)
-        four.nodes[0].statements.apply(create_revocation(member), NOW)
+        four.nodes[0].statements.apply(create_revocation(stranger).encoded)
+        four.nodes[0].statements.apply(create_revocation(member).encoded)
         await until(four, lambda: has_ended(four.nodes[1], member.node_id))
         assert not has_ended(four.nodes[1], stranger.node_id)
         assert four.nodes[1].statements.dropped == 0
@@ -130,7 +130,7 @@ async def test_a_withheld_statement_arrives_over_another_link() -> None:
         await until(four, lambda: all(len(one.links) == 2 for one in four.federations[:3]))
         await hostile_stream(four, 1, 2)  # sends nothing
         member = four.nodes[3].identity
-        four.nodes[0].statements.apply(create_revocation(member), NOW)
+        four.nodes[0].statements.apply(create_revocation(member).encoded)
         await until(four, lambda: has_ended(four.nodes[2], member.node_id))
 
 
@@ -204,7 +204,7 @@ async def test_the_call_for_statements() -> None:
         (one, recovery), (other, _) = (Identity.create_recoverable() for _ in range(2))
         chain = [create_succession(recovery, other), create_revocation(other)]
         for statement in chain:
-            home.statements.apply(statement, NOW)
+            home.statements.apply(statement.encoded)
         peer, _ = await connect_nodes(stranger, home)
         with pytest.raises(CallRefused) as caught:
             await peer.call("parley.statements", {"of": [str(one.node_id)]})

@@ -42,7 +42,7 @@ class Server:
 
     def store(self, *statements: bytes) -> None:
         for one in statements:
-            self.statements.apply(Statement.parse(one), NOW)
+            self.statements.apply(one)
         self.share()
 
     def share(self) -> None:

@@ -67,7 +67,7 @@ async def test_every_policy_refuses_an_ended_id(policy: str, tmp_path: Path) -> 
         address = await server.listen("memory://ended")
         peer = await client.connect(address)
         await peer.ping()
-        server.statements.apply(create_revocation(old), NOW)
+        server.statements.apply(create_revocation(old).encoded)
         with anyio.fail_after(10):
             await peer.live.changes.until(lambda: peer.live.ended is not None)
         with pytest.raises((NotTrustedError, PeerClosedError)):
@@ -80,7 +80,7 @@ async def test_an_ended_id_cannot_be_dialled() -> None:
     async with Node(old) as server, Node(Identity.create()) as client:
         address = await server.listen("memory://ended")
         peer = await client.connect(address)
-        client.statements.apply(create_revocation(old), NOW)
+        client.statements.apply(create_revocation(old).encoded)
         with anyio.fail_after(10):
             await peer.live.changes.until(lambda: peer.live.ended is not None)
         with pytest.raises(IdentityEndedError, match="it has no successor") as caught:
@@ -96,7 +96,7 @@ async def test_the_successor_is_dialled_in_place_of_an_ended_id(
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     async with Node(new) as server, Node(Identity.create()) as client:
         address = await server.listen("memory://ended")
-        client.statements.apply(create_succession(recovery, new), NOW)
+        client.statements.apply(create_succession(recovery, new).encoded)
         peer = await client.connect(address.replace(new.node_id.text, old.node_id.text))
         assert peer.node_id == new.node_id == client.successor_of(old.node_id)
         assert peer.predecessors == (old.node_id,)
@@ -107,7 +107,7 @@ async def test_a_conflict_says_what_to_do() -> None:
     (old, recovery), (new, _), (other, _) = (Identity.create_recoverable() for _ in range(3))
     async with Node(Identity.create()) as client:
         for successor in (new, other):
-            client.statements.apply(create_succession(recovery, successor), NOW)
+            client.statements.apply(create_succession(recovery, successor).encoded)
         with pytest.raises(IdentityEndedError, match=r"two successors .* parley peers accept"):
             await client.connect(f"memory://ended#{old.node_id}")
 
@@ -129,7 +129,7 @@ async def test_known_peers_admit_a_followed_successor(policy: str, tmp_path: Pat
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     trust, statements = POLICIES[policy](old.node_id, tmp_path), KeyStatements()
     before = (tmp_path / "known_peers").read_bytes()
-    statements.apply(create_succession(recovery, new), NOW)
+    statements.apply(create_succession(recovery, new).encoded)
     assert not await refuses(trust, statements, new)  # type: ignore[arg-type] # any of them
     assert (tmp_path / "known_peers").read_bytes() == before
 
@@ -138,9 +138,9 @@ async def test_known_peers_admit_a_followed_successor(policy: str, tmp_path: Pat
 async def test_a_list_of_ids_admits_only_an_accepted_successor(policy: str, tmp_path: Path) -> None:
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     trust, statements = POLICIES[policy](old.node_id, tmp_path), KeyStatements()
-    statements.apply(create_succession(recovery, new), NOW)
+    statements.apply(create_succession(recovery, new).encoded)
     assert await refuses(trust, statements, new)  # type: ignore[arg-type] # any of them
-    statements.decide(old.node_id, new.node_id, NOW)
+    statements.decide(old.node_id, new.node_id)
     assert not await refuses(trust, statements, new)  # type: ignore[arg-type] # any of them
 
 
@@ -151,7 +151,7 @@ async def test_a_successor_may_have_the_name_of_its_predecessor(tmp_path: Path) 
         directory = tmp_path / policy.name
         known = known_peers(directory, (old.node_id, name))
         async with Node(Identity.create()) as client:
-            client.statements.apply(create_succession(recovery, new), NOW)
+            client.statements.apply(create_succession(recovery, new).encoded)
             async with Node(new) as server:
                 await server.listen(name)
                 peer = await client.connect(name, trust=policy(known))
@@ -170,7 +170,7 @@ async def test_a_new_address_of_a_successor_is_recorded_for_its_predecessor(tmp_
         tmp_path, (old.node_id, "memory://before"), (other.node_id, "memory://other")
     )
     async with Node(new) as server, Node(Identity.create()) as client:
-        client.statements.apply(create_succession(recovery, new), NOW)
+        client.statements.apply(create_succession(recovery, new).encoded)
         await server.listen("memory://new")
         await client.connect("memory://new", trust=FirstUse(known))
         await server.listen("memory://other")
@@ -191,7 +191,7 @@ async def test_a_candidate_has_its_predecessors() -> None:
         return True
 
     statements = KeyStatements()
-    statements.apply(create_succession(recovery, new), NOW)
+    statements.apply(create_succession(recovery, new).encoded)
     server = Node(Identity.create(), trust=hook, statements=statements)
     async with server, Node(new) as client:
         await client.connect(await server.listen("memory://candidate"))
@@ -205,7 +205,7 @@ async def test_another_process_ends_an_id_by_the_file(tmp_path: Path) -> None:
     async with server, Node(old) as client:
         address = await server.listen("memory://file")
         await (await client.connect(address)).ping()
-        KeyStatements(path).apply(create_revocation(old), NOW)
+        KeyStatements(path).apply(create_revocation(old).encoded)
         with anyio.fail_after(10):
             while server.peers:
                 clock.advance(LOOK)
@@ -240,10 +240,10 @@ async def test_a_node_without_peers_learns_of_a_decision_in_the_file(tmp_path: P
     async with client, Node(new) as server:
         address = await server.listen("memory://asked")
         dialled = address.replace(new.node_id.text, old.node_id.text)
-        client.statements.apply(create_succession(recovery, new), NOW)
+        client.statements.apply(create_succession(recovery, new).encoded)
         with pytest.raises(IdentityEndedError, match="peers accept"):
             await client.connect(dialled)
-        KeyStatements(path).decide(old.node_id, new.node_id, NOW)
+        KeyStatements(path).decide(old.node_id, new.node_id)
         with anyio.fail_after(10):
             while client.successor_of(old.node_id) is None:
                 clock.advance(LOOK)
@@ -271,7 +271,7 @@ async def test_a_statement_restarts_a_decision_in_progress() -> None:
             tasks.start_soon(dial)
             await asked.wait()
             tasks.start_soon(server.review)  # it waits for the hook, and so does the next review
-            server.statements.apply(create_revocation(old), NOW)
+            server.statements.apply(create_revocation(old).encoded)
             await anyio.sleep(0.05)
             decided.set()
         assert not server.peers
@@ -294,7 +294,7 @@ async def test_a_node_can_start_once_its_file_is_right(tmp_path: Path) -> None:
 
 async def test_a_node_whose_own_id_has_ended_continues(caplog: pytest.LogCaptureFixture) -> None:
     identity, statements = Identity.create(), KeyStatements()
-    statements.apply(create_revocation(identity), NOW)
+    statements.apply(create_revocation(identity).encoded)
     async with Node(identity, statements=statements) as server, Node(Identity.create()) as client:
         await (await client.connect(await server.listen("memory://own"))).ping()
         await (await server.local()).ping()
@@ -319,7 +319,7 @@ async def test_a_statement_stored_while_a_node_stops_changes_nothing(
 
         async def close(self: object) -> None:
             await aclose(backend)
-            statements.apply(create_revocation(Identity.create()), NOW)
+            statements.apply(create_revocation(Identity.create()).encoded)
 
         monkeypatch.setattr(type(backend), "aclose", close)
     await anyio.sleep(0.01)  # for what the loop was asked to run

@@ -22,14 +22,14 @@ def table_of(*names: str, follow: bool = True) -> tuple[StatementTable, NodeId]:
     for name in names:
         match name:
             case "revocation":
-                statements.apply(create_revocation(old), NOW)
+                statements.apply(create_revocation(old).encoded)
             case "one" | "two":
                 successor = one if name == "one" else two
-                statements.apply(create_succession(recovery, successor), NOW)
+                statements.apply(create_succession(recovery, successor).encoded)
             case "accept":
-                statements.decide(old.node_id, one.node_id, NOW)
+                statements.decide(old.node_id, one.node_id)
             case "refuse":
-                statements.decide(old.node_id, None, NOW)
+                statements.decide(old.node_id, None)
     return statements.table, old.node_id
 
 
@@ -54,7 +54,7 @@ def test_questions() -> None:
     assert outcome_of(*table_of("one", "accept", follow=False)) is Outcome.ACCEPTED
     old, new = Identity.create(), Identity.create()
     statements = KeyStatements()
-    statements.apply(create_succession(old, new), NOW)
+    statements.apply(create_succession(old, new).encoded)
     assert outcome_of(statements.table, old.node_id) is Outcome.QUESTION
     assert list(inheritances(statements.table)) == []
 
@@ -63,8 +63,8 @@ def test_inheritances_end(tmp_path: Path) -> None:
     ids = [Identity.create() for _ in range(12)]
     statements = KeyStatements()
     for one, other in zip(ids, [*ids[1:], ids[0]], strict=True):  # a circle
-        statements.apply(create_succession(one, other), NOW)
-        statements.decide(one.node_id, other.node_id, NOW)
+        statements.apply(create_succession(one, other).encoded)
+        statements.decide(one.node_id, other.node_id)
     found = list(inheritances(statements.table))
     assert [heir for origin, heir in found if origin == ids[0].node_id] == [
         one.node_id for one in ids[1:9]
@@ -72,8 +72,8 @@ def test_inheritances_end(tmp_path: Path) -> None:
     two = [Identity.create() for _ in range(2)]
     statements = KeyStatements()
     for one, other in (two, two[::-1]):
-        statements.apply(create_succession(one, other), NOW)
-        statements.decide(one.node_id, other.node_id, NOW)
+        statements.apply(create_succession(one, other).encoded)
+        statements.decide(one.node_id, other.node_id)
     assert len(list(inheritances(statements.table))) == 2
 
 
@@ -83,7 +83,7 @@ def test_lines_of_a_successor(tmp_path: Path) -> None:
     known, statements = KnownPeers(tmp_path / "known_peers"), KeyStatements()
     known.add(old.node_id, "bob", NOW)
     assert known.lookup_all(statements.table.lineage(new.node_id)) == []
-    statements.apply(create_succession(recovery, new), NOW)
+    statements.apply(create_succession(recovery, new).encoded)
     assert [line.node_id for line in known.lookup_all(statements.table.lineage(new.node_id))] == [
         old.node_id
     ]

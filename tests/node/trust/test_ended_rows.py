@@ -60,12 +60,12 @@ class Succession:
     def follow(self, *nodes: Node) -> None:
         """Let nodes store the statement, which they follow."""
         for node in nodes:
-            node.statements.apply(create_succession(self.recovery, self.new), NOW)
+            node.statements.apply(create_succession(self.recovery, self.new).encoded)
 
     def accept(self, *nodes: Node) -> None:
         """Let persons at these nodes accept the successor."""
         for node in nodes:
-            node.statements.decide(self.old.node_id, self.new.node_id, NOW)
+            node.statements.decide(self.old.node_id, self.new.node_id)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ async def test_a_right_needs_an_accepted_successor(
         bob.accept(server)
         assert not await refused_by(peer)
         assert await refused_by(another)
-        server.statements.decide(bob.old.node_id, None, NOW)
+        server.statements.decide(bob.old.node_id, None)
         assert await refused_by(peer)
 
 
@@ -207,7 +207,7 @@ async def test_a_followed_successor_gets_the_account(
             assert (await before.closed()).code == CloseCode.AUTHENTICATION_FAILED
             assert await may_log_in(peer)
             # A conflict takes the account away again.
-            home.statements.apply(create_succession(bob.recovery, Succession().new), NOW)
+            home.statements.apply(create_succession(bob.recovery, Succession().new).encoded)
             assert (await peer.closed()).code == CloseCode.GOING_AWAY
             assert list(hosted) == []
 
@@ -218,7 +218,7 @@ async def test_an_ended_id_has_no_account_where_anybody_has_one() -> None:
     async with home, to_home(home, accounts="any"), node_of(eve) as client:
         peer = await client.connect(await home.listen("memory://home"))
         assert await may_log_in(peer)
-        home.statements.apply(create_revocation(eve), NOW)
+        home.statements.apply(create_revocation(eve).encoded)
         hosted = home.handlers.accounts
         assert hosted is not None
         await eventually(lambda: list(hosted) == [])
@@ -231,7 +231,7 @@ async def test_a_dial_to_an_ended_id_is_refused_like_one_to_an_unknown_node() ->
     home = new_node()
     async with home, to_home(home, accounts="any"), new_node() as client:
         peer = await client.connect(await home.listen("memory://home"))
-        home.statements.apply(create_revocation(eve), NOW)
+        home.statements.apply(create_revocation(eve).encoded)
         for to, code in (
             ((home.node_id, eve.node_id), ResultCode.TOPIC_NOT_FOUND),
             ((eve.node_id,), ResultCode.TOPIC_NOT_FOUND),
@@ -317,13 +317,13 @@ def test_the_settings_with_successors(bob: Succession) -> None:
         carry=(str(old),),
     )
     assert succeeded(settings, statements.table, own) is settings
-    statements.apply(create_revocation(Identity.create()), NOW)
+    statements.apply(create_revocation(Identity.create()).encoded)
     assert succeeded(settings, statements.table, own) is settings
-    statements.apply(create_succession(bob.recovery, bob.new), NOW)
-    statements.apply(create_revocation(ended), NOW)
+    statements.apply(create_succession(bob.recovery, bob.new).encoded)
+    statements.apply(create_revocation(ended).encoded)
     followed = succeeded(settings, statements.table, own)
     assert (followed.links, followed.carry) == ((f"memory://two#{new}",), ())
-    statements.decide(old, new, NOW)
+    statements.decide(old, new)
     accepted = succeeded(settings, statements.table, own)
     assert accepted.links == (f"memory://one#{new}", f"memory://two#{new}")
     assert accepted.all_members == {new, other}
@@ -359,7 +359,7 @@ async def test_a_link_goes_on_to_the_successor(
             assert peer.node_id == bob.new.node_id
             assert peer.predecessors == (bob.old.node_id,)
             # Two successors: neither is dialled, and the session with the first one ends.
-            client.statements.apply(create_succession(bob.recovery, Succession().new), NOW)
+            client.statements.apply(create_succession(bob.recovery, Succession().new).encoded)
             assert (await peer.closed()).code == CloseCode.PEER_NOT_TRUSTED
             await eventually(lambda: link.pause >= SOON.longest / 2)
             assert isinstance(link.error, NotTrustedError)
@@ -374,7 +374,7 @@ async def test_a_link_waits_for_a_successor(client: Node, bob: Succession) -> No
         address = await old.listen("memory://bob")
         async with client.link(address, pauses=SOON) as link:
             await link.ready(PATIENCE)
-            client.statements.apply(create_revocation(bob.old), NOW)
+            client.statements.apply(create_revocation(bob.old).encoded)
             await eventually(lambda: isinstance(link.error, IdentityEndedError))
             await old.aclose()
             async with node_of(bob.new) as new:
@@ -441,7 +441,7 @@ async def test_tunnels_lead_through_successors(client: Node, bob: Succession) ->
                 async with ours.subscribe(f"news@{old}") as notes:
                     await home.topics["news"].publish("here")
                     assert await anext(notes) == "here"
-                client.statements.apply(create_revocation(node.identity), NOW)
+                client.statements.apply(create_revocation(node.identity).encoded)
                 with pytest.raises(IdentityEndedError):
                     await ours.reach(old, ann.old.node_id)
 
@@ -452,7 +452,7 @@ async def test_tunnels_lead_through_successors(client: Node, bob: Succession) ->
 async def test_a_suspended_session_of_an_ended_id_ends() -> None:
     async with server_with_peers(AnyPeer()) as there:
         await there.suspend()
-        there.server.statements.apply(create_revocation(EVE), NOW)
+        there.server.statements.apply(create_revocation(EVE).encoded)
         assert (await there.eve_there.closed()).code == CloseCode.PEER_NOT_TRUSTED
         await there.alice_stays()
         # The attempt to resume is answered as if the session had never existed.
@@ -464,7 +464,7 @@ async def test_a_suspended_session_of_an_ended_id_ends() -> None:
 async def test_a_suspended_session_with_an_ended_id_ends_where_it_was_dialled() -> None:
     async with server_with_peers(AnyPeer()) as there:
         await there.suspend()
-        there.eve_node.statements.apply(create_revocation(there.server.identity), NOW)
+        there.eve_node.statements.apply(create_revocation(there.server.identity).encoded)
         assert (await there.eve.closed()).code == CloseCode.PEER_NOT_TRUSTED
         assert not there.eve.is_suspended
 

@@ -47,8 +47,8 @@ def test_a_file_keeps_statements_and_decisions(path: Path) -> None:
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     statements = KeyStatements(path)
     assert statements.offer(create_succession(recovery, new), NAMED, NOW) is Offer.STORED
-    assert statements.apply(create_revocation(old), NOW)
-    statements.decide(old.node_id, new.node_id, NOW)
+    assert statements.apply(create_revocation(old).encoded)
+    statements.decide(old.node_id, new.node_id)
     assert path.stat().st_mode & 0o777 == 0o600
     kinds = [line.split(" ")[0] for line in path.read_text().splitlines()]
     assert kinds == ["statement", "statement", "decision"]
@@ -62,7 +62,7 @@ def test_a_file_keeps_statements_and_decisions(path: Path) -> None:
 def test_without_a_file_they_stay_in_memory() -> None:
     identity, statements = Identity.create(), KeyStatements()
     statements.refresh()
-    assert statements.apply(create_revocation(identity), NOW)
+    assert statements.apply(create_revocation(identity).encoded)
     assert statements.table.has_ended(identity.node_id)
     assert statements.stamp() is None
 
@@ -109,7 +109,7 @@ def test_each_change_is_reported_once(path: Path) -> None:
     statements.refresh()
     assert statements.offer(statement, NAMED, NOW) is Offer.STORED
     assert statements.offer(statement, NAMED, NOW) is Offer.KNOWN
-    assert not statements.apply(statement, NOW)
+    assert not statements.apply(statement.encoded)
     statements.refresh()
     assert len(changes) == 1
 
@@ -118,12 +118,12 @@ def test_what_was_stored_before_is_not_logged_again(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     statements, other = KeyStatements(path), KeyStatements(path)
-    statements.apply(create_revocation(Identity.create()), NOW)
+    statements.apply(create_revocation(Identity.create()).encoded)
     caplog.clear()
     other.refresh()
     assert events(caplog) == []
     assert len(other.table.origins) == 1
-    statements.apply(create_revocation(Identity.create()), NOW)
+    statements.apply(create_revocation(Identity.create()).encoded)
     caplog.clear()
     other.refresh()
     assert events(caplog) == ["identity.ended"]
@@ -136,7 +136,7 @@ def test_a_table_can_be_read_without_following_it(
     old, recovery = Identity.create_recoverable()
     new, _ = Identity.create_recoverable()
     statements = KeyStatements(path)
-    statements.apply(create_succession(recovery, new), NOW)
+    statements.apply(create_succession(recovery, new).encoded)
     caplog.clear()
     assert read_table(path).stored == statements.table.stored
     assert read_table(path).current(old.node_id) == new.node_id
@@ -170,7 +170,7 @@ def test_invalid_statements_are_refused() -> None:
         statements.offer(wrong, NAMED, NOW)
     assert caught.value.reason == "signature"
     with pytest.raises(StatementError) as caught:
-        statements.apply(wrong, NOW)
+        statements.apply(wrong.encoded)
     assert caught.value.reason == "signature"
     assert not statements.table.stored
     assert statements.dropped == 1
@@ -186,7 +186,7 @@ def test_a_full_table_drops_offers_but_not_what_a_person_applies(
     last = create_revocation(Identity.create())
     assert statements.offer(last, SEEN, NOW) is Offer.FULL
     assert events(caplog) == ["identity.statement-dropped"]
-    assert statements.apply(last, NOW)
+    assert statements.apply(last.encoded)
     assert statements.table.has_ended(last.origin)
 
 
@@ -217,7 +217,7 @@ def test_a_listener_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptur
         raise RuntimeError("a bug")
 
     statements.listeners += [fail, lambda: called.append(1)]
-    statements.apply(create_revocation(Identity.create()), NOW)
+    statements.apply(create_revocation(Identity.create()).encoded)
     assert called == [1]
     assert "identity.listener-failed" in events(caplog)
 
@@ -252,11 +252,11 @@ def test_an_accepted_successor_must_be_stored(path: Path) -> None:
     old, new = Identity.create(), Identity.create()
     statements = KeyStatements(path)
     with pytest.raises(KeyStatementsError, match="no stored statement has ended it"):
-        statements.decide(old.node_id, None, NOW)
-    statements.apply(create_revocation(old), NOW)
+        statements.decide(old.node_id, None)
+    statements.apply(create_revocation(old).encoded)
     with pytest.raises(KeyStatementsError, match="no stored statement names it"):
-        statements.decide(old.node_id, new.node_id, NOW)
-    statements.decide(old.node_id, None, NOW)
+        statements.decide(old.node_id, new.node_id)
+    statements.decide(old.node_id, None)
     assert statements.table.decisions[old.node_id].successor is None
 
 
@@ -275,7 +275,7 @@ def test_a_full_disk_does_not_keep_an_id_alive(
         statements.refresh()
         assert statements.table.has_ended(identity.node_id)
         with pytest.raises(KeyStatementsError, match="cannot write"):
-            statements.apply(create_revocation(Identity.create()), NOW)
+            statements.apply(create_revocation(Identity.create()).encoded)
         with pytest.raises(KeyStatementsError, match="cannot write"):
             statements.write_again()
     statements.write_again()
@@ -327,7 +327,7 @@ def test_a_wrong_line_is_named(path: Path, line: str) -> None:
 
 def test_a_file_that_became_unreadable_keeps_its_last_state(path: Path) -> None:
     statements = KeyStatements(path)
-    statements.apply(SOME, NOW)
+    statements.apply(SOME.encoded)
     path.unlink()
     path.mkdir()
     for _ in range(2):
@@ -352,11 +352,11 @@ def test_a_file_is_not_written_beyond_its_limit(
 ) -> None:
     statements = KeyStatements(path)
     for _ in range(2):
-        statements.apply(create_revocation(Identity.create()), NOW)
+        statements.apply(create_revocation(Identity.create()).encoded)
     limit = path.stat().st_size + 1
     monkeypatch.setattr("parley._node.trust.key_statements.MAX_FILE_SIZE", limit)
     with pytest.raises(KeyStatementsError, match="would exceed"):
-        statements.apply(create_revocation(Identity.create()), NOW)
+        statements.apply(create_revocation(Identity.create()).encoded)
     again = KeyStatements(path)
     again.refresh()
     assert again.table.stored == statements.table.stored
@@ -380,5 +380,5 @@ def test_ends_successors_conflicts_and_questions_are_logged_once(
     statements.offer(create_succession(first, second), NAMED, NOW)
     assert events(caplog) == ["identity.ended", "identity.question"]
     caplog.clear()
-    statements.decide(first.node_id, second.node_id, NOW)
+    statements.decide(first.node_id, second.node_id)
     assert events(caplog) == ["identity.succeeded"]

@@ -77,8 +77,8 @@ def test_a_successor_has_the_petname_of_the_ended_id(known: KnownPeers, tmp_path
     petnames, statements = Petnames(known.path, path), KeyStatements(path)
     known.add(old.node_id, "carol", NOW)
     assert petnames.of(old.node_id) == "carol"
-    statements.apply(create_succession(recovery, new), NOW)
-    statements.apply(create_succession(new_recovery, last), NOW)
+    statements.apply(create_succession(recovery, new).encoded)
+    statements.apply(create_succession(new_recovery, last).encoded)
     ids = old.node_id, new.node_id, last.node_id
     assert [petnames.of(one) for one in ids] == ["carol"] * 3
     assert petnames.of(last.node_id.short) == "carol"
@@ -86,7 +86,7 @@ def test_a_successor_has_the_petname_of_the_ended_id(known: KnownPeers, tmp_path
     assert [petnames.of(one) for one in ids] == ["carol"] * 3
     known.add(last.node_id, "cleo", NOW)
     assert [petnames.of(one) for one in ids] == ["carol", "carol", "cleo"]
-    statements.decide(old.node_id, None, NOW)
+    statements.decide(old.node_id, None)
     assert [petnames.of(one) for one in ids] == ["carol", None, "cleo"]
     path.write_text("nonsense\n")
     assert [petnames.of(one) for one in ids] == ["carol", None, "cleo"]
@@ -104,10 +104,10 @@ def test_who_only_claims_to_be_a_successor_has_no_petname(
     heirs = [Identity.create_recoverable()[0] for _ in range(3)]
     for identity in (old, first, revoked):
         known.add(identity.node_id, f"peer-{identity.node_id.short}", NOW)
-    statements.apply(create_succession(recovery, heirs[0]), NOW)
-    statements.apply(create_succession(recovery, heirs[1]), NOW)  # a conflict
-    statements.apply(create_succession(first, heirs[2]), NOW)  # a question
-    statements.apply(create_revocation(revoked), NOW)
+    statements.apply(create_succession(recovery, heirs[0]).encoded)
+    statements.apply(create_succession(recovery, heirs[1]).encoded)  # a conflict
+    statements.apply(create_succession(first, heirs[2]).encoded)  # a question
+    statements.apply(create_revocation(revoked).encoded)
     assert [petnames.of(heir.node_id) for heir in heirs] == [None] * 3
 
 

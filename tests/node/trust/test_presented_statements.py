@@ -99,7 +99,7 @@ def added_by(vector: Vector) -> list[str]:
     """Return the slots that the reader of a vector stores."""
     statements = KeyStatements()
     for statement in statements_of(vector["stored"]):
-        statements.apply(statement, NOW)
+        statements.apply(statement.encoded)
     before = list(statements.table.stored)
     named = {unhex(text) for text in vector["named"]}
     records = IdsOnRecord(named.__contains__, lambda _: False)
@@ -154,7 +154,7 @@ def storing(*statements: Statement, **settings: Any) -> KeyStatements:
     """Return key statements in memory."""
     found = KeyStatements(**settings)
     for statement in statements:
-        found.apply(statement, NOW)
+        found.apply(statement.encoded)
     return found
 
 
@@ -258,7 +258,7 @@ async def test_a_dial_succeeds_as_the_successor(caplog: pytest.LogCaptureFixture
         with pytest.raises(NotTrustedError):
             await client.connect(address)
         for statement in chain_of(identities):  # the next Proof presents what is stored by then
-            server.statements.apply(statement, NOW)
+            server.statements.apply(statement.encoded)
         assert "identity.dialled" not in logged(caplog)
         peer = await client.connect(address)
         assert peer.node_id == new.node_id == client.successor_of(old.node_id)
@@ -294,7 +294,7 @@ async def test_a_dial_fails_where_a_person_must_choose(case: str) -> None:
         old = Identity.create()
         statement = create_succession(old, new)
     if case == "conflict":
-        stored.apply(create_succession(recovery, other), NOW)
+        stored.apply(create_succession(recovery, other).encoded)
     client = node_of(Identity.create(), statements=stored)
     async with node_of(new, statements=storing(statement)) as server, client:
         listening = await server.listen("memory://person")
@@ -306,7 +306,7 @@ async def test_a_dial_fails_where_a_person_must_choose(case: str) -> None:
         if case == "conflict":
             await (await client.connect(listening)).ping()
             assert len(client.statements.table.stored) == 2
-        client.statements.decide(old.node_id, new.node_id, NOW)
+        client.statements.decide(old.node_id, new.node_id)
         await (await client.connect(address)).ping()
 
 

@@ -67,7 +67,7 @@ async def test_a_home_leads_to_the_successor() -> None:
     async with place() as one:
         offer_federation_calls(one.server, one.federation)
         statement = create_succession(one.recovery, one.successor.identity)
-        one.server.statements.apply(statement, NOW)
+        one.server.statements.apply(statement.encoded)
         peer = await one.home.reach(one.server.node_id, one.bob.node_id)
         assert peer.node_id == one.successor.node_id
         assert await peer.call("who") == str(one.successor.node_id)
@@ -77,7 +77,7 @@ async def test_a_home_leads_to_the_successor() -> None:
 async def test_a_home_tells_that_an_id_has_ended() -> None:
     async with place() as one:
         offer_federation_calls(one.server, one.federation)
-        one.server.statements.apply(create_revocation(one.bob), NOW)
+        one.server.statements.apply(create_revocation(one.bob).encoded)
         with pytest.raises(IdentityEndedError):
             await one.home.reach(one.server.node_id, one.bob.node_id)
 
@@ -86,7 +86,7 @@ async def test_without_news_the_refusal_stays() -> None:
     async with place() as one:
         offer_federation_calls(one.server, one.federation)
         unrelated = create_revocation(Identity.create())
-        one.server.statements.apply(unrelated, NOW)
+        one.server.statements.apply(unrelated.encoded)
         with pytest.raises(TunnelRefusedError):
             await one.home.reach(one.server.node_id, one.bob.node_id)
         assert not one.alice.statements.table.stored
@@ -163,7 +163,7 @@ async def test_a_topic_at_an_ended_id_is_not_the_home_s_own() -> None:
         async with server, alice, Federation(server, settings):
             server.topic("orders", writers=allow)
             address = (await server.listen("memory://unknown-home")).partition("#")[0]
-            alice.statements.apply(create_revocation(ended), NOW)
+            alice.statements.apply(create_revocation(ended).encoded)
             async with alice.home(address, trust=AnyPeer()) as home:
                 with pytest.raises(IdentityEndedError):
                     await home.publish(f"orders@{ended.node_id}", "secret", timeout=PATIENCE)

@@ -86,7 +86,7 @@ def test_ended_ids(known: KnownPeers, tmp_path: Path) -> None:
     known.add(bob.node_id, "bob", NOW)
     statements = KeyStatements(tmp_path / "key_statements")
     for identity in (bob, eve):
-        statements.apply(create_revocation(identity), NOW)
+        statements.apply(create_revocation(identity).encoded)
     assert offered(ended_ids, "") == [
         ("bob", bob.node_id.short),
         (str(bob.node_id), "bob"),

@@ -61,11 +61,11 @@ def test_the_own_id_has_ended(tmp_path: Path, statements: KeyStatements) -> None
     old, recovery = Identity.create_recoverable()
     new, _ = Identity.create_recoverable()
     assert list(check_own_id(old.node_id)) == []
-    statements.apply(create_revocation(old), NOW)
+    statements.apply(create_revocation(old).encoded)
     (_, found) = check_own_key(key_file(tmp_path, old), SETTINGS)
     assert (found.level, found.subject) == (Level.PROBLEM, "node ID")
     assert f"the own node ID {old.node_id} has ended" in found.text
-    statements.apply(create_succession(recovery, new), NOW)
+    statements.apply(create_succession(recovery, new).encoded)
     (found,) = check_own_id(old.node_id)
     assert found.mend == f"use the key of its successor {new.node_id}"
 
@@ -102,7 +102,7 @@ def test_questions_conflicts_and_rules(statements: KeyStatements) -> None:
         create_succession(carol_recovery, heirs[2]),
         create_succession(dave, next_dave),
     ):
-        statements.apply(statement, NOW)
+        statements.apply(statement.encoded)
     settings = Settings(federation=FederationSettings(members=(str(bob.node_id),)))
     place = f"known peers '{known.path}': "
     assert levels(settings) == {
@@ -129,7 +129,7 @@ def test_questions_conflicts_and_rules(statements: KeyStatements) -> None:
 
 def test_a_server_that_asks(statements: KeyStatements) -> None:
     old, recovery = Identity.create_recoverable()
-    statements.apply(create_succession(recovery, Identity.create_recoverable()[0]), NOW)
+    statements.apply(create_succession(recovery, Identity.create_recoverable()[0]).encoded)
     subject = f"ended {old.node_id}"
     assert levels() == {subject: Level.OK}
     assert levels(Settings(serve=ServeSettings(successions="ask"))) == {subject: Level.NOTE}
@@ -137,7 +137,7 @@ def test_a_server_that_asks(statements: KeyStatements) -> None:
 
 def test_few_of_many_ended_ids_are_listed(statements: KeyStatements) -> None:
     for _ in range(MOST_ENDED + 2):
-        statements.apply(create_revocation(Identity.create()), NOW)
+        statements.apply(create_revocation(Identity.create()).encoded)
     found = list(check_ended_ids(SETTINGS))
     assert len(found) == MOST_ENDED + 1
     assert found[-1].text == "2 further node IDs have ended"
@@ -151,7 +151,7 @@ def test_the_command_reports_them(
     save_identity(tmp_path / "key", identity)
     done = parley("doctor", "--json", "--identity", str(tmp_path / "key"))
     assert done.code == 0
-    statements.apply(create_revocation(identity), NOW)
+    statements.apply(create_revocation(identity).encoded)
     done = parley("doctor", "--json", "--identity", str(tmp_path / "key"))
     assert done.code == 1
     found = {line["subject"]: line["level"] for line in said(done, "finding")}

@@ -118,8 +118,8 @@ async def test_the_successor_of_a_known_peer_is_not_asked_about(
         known.add(old.node_id, "bob", now)
         assert not await strangers(known).welcome(met.back, offer())
         capsys.readouterr()
-        met.server.statements.apply(create_succession(old, met.client.identity), now)
-        met.server.statements.decide(old.node_id, met.client.node_id, now)
+        met.server.statements.apply(create_succession(old, met.client.identity).encoded)
+        met.server.statements.decide(old.node_id, met.client.node_id)
         assert await strangers(known).welcome(met.back, offer())
         assert capsys.readouterr().err == ""
 

@@ -159,8 +159,8 @@ async def test_successors_are_forgotten_with_the_ended_ids(
     async with quiet(tmp_path) as found, visiting(found.served, may_act=True) as visitor:
         found.known.add(old.node_id, "bob", now)
         assert (await visitor.do("forget", id=str(new.node_id)))[0] == 409
-        found.node.statements.apply(create_succession(old, new), now)
-        found.node.statements.decide(old.node_id, new.node_id, now)
+        found.node.statements.apply(create_succession(old, new).encoded)
+        found.node.statements.decide(old.node_id, new.node_id)
         assert (await visitor.do("forget", id=str(new.node_id)))[0] == 200
         assert len(found.known) == 0
 

@@ -117,8 +117,8 @@ async def test_successors_of_ended_ids_have_their_names(tmp_path: Path, anyio_ba
                     await anyio.lowlevel.checkpoint()
             assert console.view()["peers"]["rows"][0]["name"] == ""
             # A change is shown without waiting for the next check.
-            statements.apply(create_succession(old, met.client.identity), now)
-            statements.decide(old.node_id, met.client.node_id, now)
+            statements.apply(create_succession(old, met.client.identity).encoded)
+            statements.decide(old.node_id, met.client.node_id)
             with anyio.fail_after(PATIENCE):
                 while console.view()["peers"]["rows"][0]["name"] != "bob" or len(asked) < 2:
                     await anyio.lowlevel.checkpoint()
