@@ -137,6 +137,7 @@ class Connections:
         self._peers: set[Peer] = set()
         self._dialled: dict[Peer, frozenset[NodeId]] = {}  # the IDs by which a peer was dialled
         self._successors: dict[NodeId, NodeId | None] = {}  # those that were logged
+        self._own_end_logged = False
         self._local: set[Peer] = (
             set()
         )  # both ends of sessions of the node with itself; no policy checks them
@@ -196,8 +197,8 @@ class Connections:
         self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
         self.statements.listeners.append(self._statements_changed)
         self._reviews.watch_statements()
-        if self.statements.table.has_ended(self.node_id):
-            self._log_own_end()
+        self._own_end_logged = False
+        self._log_own_end()
 
     def stop_following(self) -> None:
         """Follow key statements no longer, before the node's tasks end."""
@@ -393,8 +394,7 @@ class Connections:
         """Apply a change of the statements; called in any thread."""
         self._roles.predecessors = self.statements.table.accepted
         self.backend.call_soon_threadsafe(self._apply_statements)
-        if self.statements.table.has_ended(self.node_id):
-            self._log_own_end()
+        self._log_own_end()
 
     def _apply_statements(self) -> None:
         """End the sessions of ended IDs, recheck all other peers, and dial the links that are down
@@ -419,6 +419,10 @@ class Connections:
         )
 
     def _log_own_end(self) -> None:
+        """Log that the node's own ID has ended, once after each start."""
+        if self._own_end_logged or not self.statements.table.has_ended(self.node_id):
+            return
+        self._own_end_logged = True
         logger.error(
             "the ID of this node has ended: peers that know refuse it; use the successor's key",
             extra={"event": "identity.own-ended", "node": self.node_id},

@@ -301,6 +301,23 @@ async def test_a_node_whose_own_id_has_ended_continues(caplog: pytest.LogCapture
     assert "identity.own-ended" in [getattr(one, "event", "") for one in caplog.records]
 
 
+async def test_the_end_of_the_own_id_is_logged_once_after_each_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def times() -> int:
+        return [getattr(one, "event", "") for one in caplog.records].count("identity.own-ended")
+
+    identity, statements = Identity.create(), KeyStatements()
+    node = Node(identity, statements=statements)
+    for number in (1, 2):
+        async with node:
+            statements.apply(create_revocation(identity).encoded)
+            assert times() == number
+            for _ in range(3):
+                statements.apply(create_revocation(Identity.create()).encoded)
+        assert times() == number
+
+
 def test_a_watched_id_is_on_record() -> None:
     old, other = Identity.create(), Identity.create()
     node = Node(Identity.create(), watch=[old.node_id])
