@@ -16,7 +16,7 @@ from parley._crypto.identity import NodeId
 from parley._crypto.statements import SUCCESSION, Statement
 from parley._node.cli.ended_report import Ending, describe_end, find_rules
 from parley._node.cli.output import Output, format_time
-from parley._node.cli.peers import fits
+from parley._node.cli.peers import fits, output_with_settings
 from parley._node.cli.prompts import can_prompt, prompt_yes_no
 from parley._node.cli.statements import fields_of, id_lines
 from parley._node.errors import ConfigError, ParleyError
@@ -48,11 +48,10 @@ _RIGHTS: Final = (
 
 
 def apply(path: Path, yes: bool, config: Path | None, as_json: bool) -> None:
-    out = Output(as_json)
+    out = output_with_settings(config, as_json)
     statement = load_statement(path)
     stored, origin, now = default_key_statements(), statement.origin, datetime.now(UTC)
-    follow = load_settings(config).serve.successions == "follow"
-    table = read_table(stored, follow=follow)
+    table = read_table(stored, follow=out.follow)
     is_new = statement.slot not in table.stored
     out.event("statement", **_fields_of(out, statement))
     for line in _lines_of(out, statement):
@@ -64,7 +63,7 @@ def apply(path: Path, yes: bool, config: Path | None, as_json: bool) -> None:
         with _opened(stored) as statements:
             is_new = statements.apply(statement.encoded)
         out.effect = "stored the statement"
-        table = read_table(stored, follow=follow)
+        table = read_table(stored, follow=out.follow)
     out.print(f"stored in   {stored}{'' if is_new else ' (before; nothing has changed)'}")
     ending = describe_end(table, origin, out.petnames)
     out.print(f"now         {out.petnames.in_text(ending.text)}")
@@ -82,18 +81,18 @@ def apply(path: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     )
 
 
-def accept(who: str, successor: str | None, as_json: bool) -> None:
-    _decide(who, successor, Output(as_json))
+def accept(who: str, successor: str | None, config: Path | None, as_json: bool) -> None:
+    _decide(who, successor, output_with_settings(config, as_json))
 
 
-def refuse(who: str, as_json: bool) -> None:
-    _decide(who, NONE, Output(as_json))
+def refuse(who: str, config: Path | None, as_json: bool) -> None:
+    _decide(who, NONE, output_with_settings(config, as_json))
 
 
 def show(known_peers: Path | None, config: Path | None, as_json: bool) -> None:
-    out = Output(as_json)
     stored, settings = default_key_statements(), load_settings(config)
-    table = read_table(stored, follow=settings.serve.successions == "follow")
+    out = Output(as_json, follow=settings.serve.follows_successors)
+    table = read_table(stored, follow=out.follow)
     rules = list(find_rules(table, out.petnames, settings, known_peers))
     outcomes = []
     for origin in table.origins:
@@ -144,13 +143,13 @@ def show(known_peers: Path | None, config: Path | None, as_json: bool) -> None:
 
 def _decide(who: str, named: str | None, out: Output) -> None:
     stored, known = default_key_statements(), KnownPeers(default_known_peers())
-    table = read_table(stored)
+    table = read_table(stored, follow=out.follow)
     origin = _find_ended(table, known, who)
     successor = _choose(table, known, origin, named)
     with _opened(stored) as statements:
         statements.decide(origin, successor)
     old = out.petnames.beside(origin)
-    table = read_table(stored)
+    table = read_table(stored, follow=out.follow)
     if successor is None:
         out.effect = f"refused the successors of {origin}"
         out.print(f"refused     every successor of {old}")

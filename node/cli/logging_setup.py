@@ -27,9 +27,15 @@ RELOAD: Final = "parley.settings"
 
 
 def set_up_logging(
-    level: str, form: str = "text", *, access: bool = False, requests: bool = False
+    level: str,
+    form: str = "text",
+    *,
+    access: bool = False,
+    requests: bool = False,
+    follow: bool = True,
 ) -> None:
-    """Log to standard error from `level` up, in the `form` "text" or "json".
+    """Log to standard error from `level` up, in the `form` "text" or "json". `follow` is as for
+    `Petnames`.
 
     With `access`, the access log is included whatever the level; with `requests`, also each
     answered request.
@@ -45,7 +51,7 @@ def set_up_logging(
             f"{LOG_LEVELS[-1]}"
         )
     handler = _ToStderr()
-    text = _OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    text = _OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s", follow=follow)
     handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(handlers=[handler])
     change_level(level, access=access, requests=requests)
@@ -106,9 +112,9 @@ class _OneLine(logging.Formatter):
     because they may contain text of another node.
     """
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, form: str, *, follow: bool) -> None:
         super().__init__(form)
-        self._petnames = Petnames.of_home()
+        self._petnames = Petnames.of_home(follow=follow)
 
     def format(self, record: logging.LogRecord) -> str:
         record.message = record.getMessage()

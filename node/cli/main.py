@@ -41,8 +41,10 @@ def _failed(error: BaseException) -> int:
     from parley._node.cli.exit_codes import Exit, InterruptedCommandError, failure
     from parley._node.cli.output import CommandFailure, Output, discard_stdout
 
-    # Read from argv, because parsing the options may have failed.
-    out = Output("--json" in takewhile(lambda argument: argument != "--", sys.argv))
+    # Read from argv, because parsing the options may have failed. The settings are unknown here, so
+    # a successor that no person accepted has no petname.
+    as_json = "--json" in takewhile(lambda argument: argument != "--", sys.argv)
+    out = Output(as_json, follow=False)
     if isinstance(error, KeyboardInterrupt):
         error = InterruptedCommandError(signal.SIGINT)
     error = _cause(error, failure)

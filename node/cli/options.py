@@ -174,7 +174,7 @@ class NodeOptions:
         except ConfigError:
             path = None
         return KeyStatements(
-            path, follow=serve.successions == "follow", present=serve.present_statements
+            path, follow=serve.follows_successors, present=serve.present_statements
         )
 
     @property

@@ -44,11 +44,13 @@ class CommandFailure:
 
 class Output:
     """The output of a command. `console` is for people and silent with JSON. `petnames` are the
-    user's names for nodes. `effect` describes a change that was made, such as "1 event removed",
-    for the error message if the output cannot be written."""
+    user's names for nodes; without `follow`, only successors that a person accepted have those of
+    ended IDs. `effect` describes a change that was made, such as "1 event removed", for the error
+    message if the output cannot be written."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, *, follow: bool = True) -> None:
         self.as_json = as_json
+        self.follow = follow
         self.effect = ""
 
     @cached_property
@@ -62,7 +64,7 @@ class Output:
     def petnames(self) -> "Petnames":
         from parley._node.trust.petnames import Petnames
 
-        return Petnames.of_home()
+        return Petnames.of_home(follow=self.follow)
 
     def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
         """Return a progress bar for people at a terminal. Log lines appear above it. With `kept`,

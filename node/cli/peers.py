@@ -14,6 +14,7 @@ from parley._crypto.identity import NodeId
 from parley._node.cli.output import Output
 from parley._node.cli.terminal import table_of_nodes
 from parley._node.errors import AddressError, ConfigError, FileError
+from parley._node.settings import load_settings
 from parley._node.transport.address import Address
 from parley._node.trust.files import utc_text
 from parley._node.trust.key_statements import default_key_statements, read_table
@@ -29,8 +30,10 @@ from parley._node.trust.statement_table import StatementTable
 SHORTEST_ID: Final = 4  # minimum length of a node ID's prefix
 
 
-def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
-    known, out = _file(known_peers, accounts), Output(as_json)
+def list_peers(
+    accounts: bool, known_peers: Path | None, config: Path | None, as_json: bool
+) -> None:
+    known, out = _file(known_peers, accounts), output_with_settings(config, as_json)
     peers = list(known)
     for peer in peers:
         out.event("peer", **_described(peer))
@@ -48,12 +51,13 @@ def add(
     name: str | None,
     accounts: bool,
     known_peers: Path | None,
+    config: Path | None,
     as_json: bool,
 ) -> None:
     found = _node_id(node_id)
     if found is None:
         raise ConfigError(f"invalid node ID {node_id!r}: expected 52 base32 characters")
-    out = Output(as_json)
+    out = output_with_settings(config, as_json)
     known = _file(known_peers, accounts, must_exist=False)
     peer = known.add(found, name, datetime.now(UTC))
     names = ", ".join(peer.names)
@@ -69,10 +73,11 @@ def forget(
     who: str,
     accounts: bool,
     known_peers: Path | None,
+    config: Path | None,
     as_json: bool,
 ) -> None:
-    known, out = _file(known_peers, accounts), Output(as_json)
-    table = read_table(default_key_statements())
+    known, out = _file(known_peers, accounts), output_with_settings(config, as_json)
+    table = read_table(default_key_statements(), follow=out.follow)
     node_id = _find_id(known, table, who)
     lines = known.lookup_all(table.lineage(node_id))
     for peer in lines:
@@ -100,14 +105,25 @@ def rename(
     new_name: str,
     accounts: bool,
     known_peers: Path | None,
+    config: Path | None,
     as_json: bool,
 ) -> None:
-    known, out = _file(known_peers, accounts), Output(as_json)
+    known, out = _file(known_peers, accounts), output_with_settings(config, as_json)
     peer = find_peer(known, who)
     renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))
     out.effect = f"renamed {renamed.node_id}"
     out.print(f"{renamed.node_id} is {', '.join(renamed.names)}")
     out.done(**_described(renamed), old_names=list(peer.names), known_peers=str(known.path))
+
+
+def output_with_settings(config: Path | None, as_json: bool) -> Output:
+    """Return the output of a command that considers `serve.successions` of a server, in the
+    settings of the file `config` and the environment.
+
+    Raises:
+        ConfigError: as for `load_settings`.
+    """
+    return Output(as_json, follow=load_settings(config).serve.follows_successors)
 
 
 def find_peer(known: KnownPeers, who: str) -> KnownPeer:

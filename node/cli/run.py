@@ -88,8 +88,10 @@ def run_server(
         options.log_format or serve.log_format,
         access=serve.access_log,
         requests=serve.log_requests,
+        follow=serve.follows_successors,
     )
-    start = partial(command, options, Output(options.as_json))
+    out = Output(options.as_json, follow=serve.follows_successors)
+    start = partial(command, options, out)
     _run_loop(options.loop, options.uvloop, partial(run_with_hangup, start, hangup))
 
 

@@ -143,6 +143,11 @@ class ServeSettings:
         for each in self.forward:
             parse_forward(each)
 
+    @property
+    def follows_successors(self) -> bool:
+        """Whether a successor that only a recovery key has named is followed without a person."""
+        return self.successions == "follow"
+
 
 ACTIONS: Final = ("publish", "consume", "inspect", "manage")
 ANYBODY: Final = "*"

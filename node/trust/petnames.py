@@ -32,23 +32,28 @@ _MAX_FILE_SIZE: Final = 1_048_576  # the maximum that `node.trust.known_peers` w
 class Petnames:
     """The petnames in the current state of a file of known peers; empty if it is unreadable.
 
-    `statements` is the file of key statements, which names the successors of known peers.
+    `statements` is the file of key statements, which names the successors of known peers. `follow`
+    is as for `KeyStatements`: otherwise only a successor that a person accepted has the petname of
+    an ended ID.
     """
 
-    def __init__(self, path: Path | None, statements: Path | None = None) -> None:
+    def __init__(
+        self, path: Path | None, statements: Path | None = None, *, follow: bool = True
+    ) -> None:
         self._path = path
         self._statements = statements
+        self._follow = follow
         self._states: tuple[object, object] = (None, None)
         self._names: dict[str, str] = {}
 
     @classmethod
-    def of_home(cls) -> "Petnames":
+    def of_home(cls, *, follow: bool = True) -> "Petnames":
         """Return the petnames of the default files of commands."""
         try:
             home = home_directory()
         except ConfigError:
             return cls(None)
-        return cls(home / "known_peers", home / "key_statements")
+        return cls(home / "known_peers", home / "key_statements", follow=follow)
 
     def of(self, node_id: object) -> str | None:
         """Return the petname of a node, given its ID or the first 8 characters of it if they are
@@ -86,7 +91,7 @@ class Petnames:
         if states != self._states:
             names = {} if self._path is None else _read(self._path)
             if names and self._statements is not None and states[1] is not None:
-                _add_successors(names, self._statements)
+                _add_successors(names, self._statements, follow=self._follow)
             self._names, self._states = _with_short_ids(names), states
 
 
@@ -117,10 +122,10 @@ def _read(path: Path) -> dict[str, str]:
     return names
 
 
-def _add_successors(names: dict[str, str], statements: Path) -> None:
+def _add_successors(names: dict[str, str], statements: Path, *, follow: bool) -> None:
     """Give the successors of ended IDs their petnames."""
     try:
-        table = read_table(statements)
+        table = read_table(statements, follow=follow)
     except KeyStatementsError:
         return  # a node reports it
     for origin, successor in inheritances(table):

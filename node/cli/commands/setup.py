@@ -206,6 +206,7 @@ PEERS_LIST: Final = command(
     "List the known peers, or with --accounts the accounts of a server on this machine.",
     ACCOUNTS,
     KNOWN_PEERS,
+    CONFIG,
     JSON,
     examples=("parley peers list",),
 )
@@ -218,6 +219,7 @@ PEERS_ADD: Final = command(
     argument("name", "NAME", required=False, help="Name of the peer, without commas and spaces."),
     ACCOUNTS,
     KNOWN_PEERS,
+    CONFIG,
     JSON,
     examples=("parley peers add 5qwpznkpw6p27h37murnr6ojwbs6gvnsgqpj74wvvy3aqjorrlkq bob",),
 )
@@ -231,6 +233,7 @@ PEERS_FORGET: Final = command(
     WHO,
     ACCOUNTS,
     KNOWN_PEERS,
+    CONFIG,
     JSON,
     examples=("parley peers forget tcp://127.0.0.1:4747",),
 )
@@ -243,6 +246,7 @@ PEERS_RENAME: Final = command(
     argument("new_name", "NEW-NAME", help="The new name, without commas and spaces."),
     ACCOUNTS,
     KNOWN_PEERS,
+    CONFIG,
     JSON,
     examples=("parley peers rename tcp://127.0.0.1:4747 bob",),
 )
@@ -272,6 +276,7 @@ PEERS_ACCEPT: Final = command(
         help="The successor: its node ID, a unique prefix of it, or 'none'. Default: the only "
         "one that a stored statement names.",
     ),
+    CONFIG,
     JSON,
     examples=(
         "parley peers accept bob",
@@ -284,6 +289,7 @@ PEERS_REFUSE: Final = command(
     "ended_ids:refuse",
     "Refuse every successor of an ended node ID, as `accept --as none` does.",
     ENDED,
+    CONFIG,
     JSON,
     examples=("parley peers refuse bob",),
 )

@@ -165,7 +165,11 @@ def doctor(
     dialect: list[str] | None,
     bus: list[str] | None,
 ) -> None:
-    out = Output(options.as_json)
+    try:
+        settings = load_settings(config)
+    except ParleyError:
+        settings = Settings()  # check_settings reports it
+    out = Output(options.as_json, follow=settings.serve.follows_successors)
     found = versions()
     out.event("versions", **found)
     out.table(_facts("versions", {k: v or "not installed" for k, v in found.items()}))
@@ -174,7 +178,7 @@ def doctor(
     spoken = [*check_settings(config), *(check_address("dialect", each) for each in dialect or ())]
     findings += spoken
     _show(out, "other dialects", spoken)
-    identities = list(_check_identities(options, config))
+    identities = [*check_own_key(options, settings), *check_ended_ids(settings)]
     findings += identities
     _show(out, "identities", identities)
     kept = list(check_journal(config))
@@ -200,15 +204,6 @@ def doctor(
     out.done(**{str(level): number for level, number in counts.items()})
     if counts[Level.PROBLEM]:
         raise click.exceptions.Exit(Exit.FAILED)
-
-
-def _check_identities(options: NodeOptions, config: Path | None) -> Iterator[Diagnosis]:
-    try:
-        settings = load_settings(config)
-    except ParleyError:
-        settings = Settings()  # check_settings reports it
-    yield from check_own_key(options, settings)
-    yield from check_ended_ids(settings)
 
 
 async def _connection(

@@ -37,7 +37,7 @@ def check_own_key(options: NodeOptions, settings: Settings) -> Iterator[Diagnosi
         yield Diagnosis(Level.NOTE, "key", f"it was not checked: {error}")
         return
     yield check_recovery(identity, path)
-    yield from check_own_id(identity.node_id)
+    yield from check_own_id(identity.node_id, settings)
 
 
 def check_recovery(identity: Identity, path: Path) -> Diagnosis:
@@ -52,15 +52,20 @@ def check_recovery(identity: Identity, path: Path) -> Diagnosis:
     return Diagnosis(Level.NOTE, f"key {path}", text, mend)
 
 
-def check_own_id(node_id: NodeId) -> Iterator[Diagnosis]:
+def check_own_id(node_id: NodeId, settings: Settings) -> Iterator[Diagnosis]:
     """Check that the node's own ID has not ended."""
-    table = _read()
-    if table is not None and table.has_ended(node_id):
+    try:
+        table = _read(settings)
+    except ParleyError:
+        return  # check_ended_ids reports it
+    if table.has_ended(node_id):
         successor = table.successor_of(node_id)
         text = f"the own node ID {node_id} has ended: peers that know refuse it"
         mend = "create another identity with: parley id new KEY --recovery FILE"
         if successor is not None:
             mend = f"use the key of its successor {successor}"
+        elif table.successions_of(node_id):
+            mend = describe_end(table, node_id, Petnames.of_home(follow=table.follow)).mend or mend
         yield Diagnosis(Level.PROBLEM, "node ID", text, mend)
 
 
@@ -69,14 +74,14 @@ def check_ended_ids(settings: Settings) -> Iterator[Diagnosis]:
     IDs.
     """
     try:
-        table = read_table(default_key_statements(), follow=settings.serve.successions == "follow")
+        table = _read(settings)
     except KeyStatementsError as error:
         text = f"{error}: nodes refuse all peers"
         yield Diagnosis(Level.PROBLEM, "key statements", text, "correct the line")
         return
     except ConfigError:
         return  # check_home reports it
-    petnames = Petnames.of_home()
+    petnames = Petnames.of_home(follow=table.follow)
     endings = [describe_end(table, origin, petnames) for origin in table.origins]
     closed = [one for one in endings if one.outcome not in _LEVELS]
     for one in [one for one in endings if one.outcome in _LEVELS] + closed[:MOST_ENDED]:
@@ -97,8 +102,5 @@ def check_ended_ids(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.OK, "key statements", "no node ID has ended")
 
 
-def _read() -> StatementTable | None:
-    try:
-        return read_table(default_key_statements())
-    except ParleyError:
-        return None  # check_ended_ids reports it
+def _read(settings: Settings) -> StatementTable:
+    return read_table(default_key_statements(), follow=settings.serve.follows_successors)

@@ -396,7 +396,7 @@ def findings(settings: Settings, own: NodeId | None = None) -> list[dict[str, st
 def _diagnoses(settings: Settings, own: NodeId | None) -> Iterator[Diagnosis]:
     yield from check_machine()
     if own is not None:
-        yield from check_own_id(own)
+        yield from check_own_id(own, settings)
     yield from check_dialects(settings)
     yield from check_kept(settings.journal)
     yield from check_offered(settings)

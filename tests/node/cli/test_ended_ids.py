@@ -535,6 +535,69 @@ def test_a_server_follows_what_is_applied(
     assert parley(*info, str(tmp_path / "new")).code == 0
 
 
+def test_a_server_that_asks_and_the_commands_agree(
+    processes: Processes, parley: Parley, bob: Bob, tmp_path: Path
+) -> None:
+    """A successor counts for both only after a person has accepted it."""
+    for name, identity in (("old", bob.old), ("new", bob.new)):
+        save_identity(tmp_path / name, identity)
+    config, new = tmp_path / "parley.toml", bob.new.node_id
+    config.write_text('serve.successions = "ask"')
+    asks = ("--config", str(config))
+    server, (address,) = processes.serve("--trust", "known", "--log-level", "info", *asks)
+
+    def exit_code(key: str) -> int:
+        return parley("call", address, "parley.info", "--identity", str(tmp_path / key)).code
+
+    def shown() -> tuple[object, ...]:
+        (ended,) = said(parley("peers", "show", "--json", *asks), "ended")
+        return ended["outcome"], ended["current"]
+
+    done = parley("peers", "apply", bob.succession(), "--yes", "--json", *asks)
+    assert (done.last["outcome"], done.last["current"]) == ("question", None)
+    assert (exit_code("old"), exit_code("new")) == (4, 4)
+    assert shown() == ("question", None)
+    refused = parley("peers", "forget", new.short, *asks)
+    assert (refused.code, len(bob.known)) == (2, 1)
+    done = parley("peers", "accept", "bob", "--json", *asks)
+    assert (done.last["outcome"], done.last["current"]) == ("accepted", str(new))
+    assert exit_code("new") == 0
+    assert shown() == ("accepted", str(new))
+    done = parley("peers", "refuse", "bob", "--json", *asks)
+    assert (done.last["outcome"], done.last["current"]) == ("refused", None)
+    assert exit_code("new") == 4
+    assert parley("peers", "accept", "bob", *asks).code == 0
+    assert exit_code("new") == 0
+    done = parley("peers", "forget", new.short, "--json", *asks)
+    assert done.last["predecessors"] == [str(bob.id)]
+    assert exit_code("new") == 4
+    # The log of the server gives the name of the old ID to an accepted successor only.
+    lines = [line for line in server.stop().err.splitlines() if new.short in line]
+    assert "(bob)" not in lines[0]
+    assert any(f"{new.short} (bob)" in line or f"{new} (bob)" in line for line in lines)
+
+
+def test_petnames_of_a_server_that_asks(parley: Parley, bob: Bob, tmp_path: Path) -> None:
+    config, new = tmp_path / "parley.toml", bob.new.node_id
+    config.write_text('serve.successions = "ask"')
+    asks = ("--config", str(config))
+    assert parley("peers", "apply", bob.succession(), "--yes", *asks).code == 0
+    bob.known.add(new, None, NOW)
+
+    def petnames(*options: str) -> set[object]:
+        lines = said(parley("peers", "list", "--json", *options), "peer")
+        return {line.get("petname") for line in lines if line["node_id"] == str(new)}
+
+    assert petnames(*asks) == {None}
+    assert petnames() == {"bob"}
+    done = parley("peers", "accept", "bob", "--as", bob.other.node_id.short)
+    assert f"the stored statements name {new}\n" in done.err  # not: bob
+    assert parley("peers", "accept", "bob", *asks).code == 0
+    assert petnames(*asks) == {"bob"}
+    done = parley("peers", "accept", "bob", "--as", bob.other.node_id.short)
+    assert f"the stored statements name {new} (bob)\n" in done.err
+
+
 def test_dial_an_ended_id(processes: Processes, parley: Parley, bob: Bob, tmp_path: Path) -> None:
     save_identity(tmp_path / "new", bob.new)
     _, (address,) = processes.serve("--identity", str(tmp_path / "new"))

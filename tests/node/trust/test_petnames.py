@@ -111,6 +111,21 @@ def test_who_only_claims_to_be_a_successor_has_no_petname(
     assert [petnames.of(heir.node_id) for heir in heirs] == [None] * 3
 
 
+def test_an_accepted_successor_has_the_petname_if_each_needs_a_person(
+    known: KnownPeers, tmp_path: Path
+) -> None:
+    path = tmp_path / "key_statements"
+    asks, statements = Petnames(known.path, path, follow=False), KeyStatements(path)
+    old, recovery = Identity.create_recoverable()
+    new, _ = Identity.create_recoverable()
+    known.add(old.node_id, "carol", NOW)
+    statements.apply(create_succession(recovery, new).encoded)
+    assert Petnames(known.path, path).of(new.node_id) == "carol"
+    assert (asks.of(old.node_id), asks.of(new.node_id)) == ("carol", None)
+    statements.decide(old.node_id, new.node_id)
+    assert asks.of(new.node_id) == "carol"
+
+
 def test_the_file_as_it_is_now(known: KnownPeers, tmp_path: Path) -> None:
     petnames = Petnames(known.path)
     assert petnames.of(BOB) == "bob"

@@ -1,5 +1,6 @@
 """`parley doctor`: the user's key, ended node IDs, and the rules that name them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.node.cli.conftest import Parley, said
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 SETTINGS = Settings()
+ASKING = Settings(serve=ServeSettings(successions="ask"))
 
 
 @pytest.fixture
@@ -60,13 +62,18 @@ def test_a_key_that_cannot_be_loaded(tmp_path: Path) -> None:
 def test_the_own_id_has_ended(tmp_path: Path, statements: KeyStatements) -> None:
     old, recovery = Identity.create_recoverable()
     new, _ = Identity.create_recoverable()
-    assert list(check_own_id(old.node_id)) == []
+    assert list(check_own_id(old.node_id, SETTINGS)) == []
     statements.apply(create_revocation(old).encoded)
     (_, found) = check_own_key(key_file(tmp_path, old), SETTINGS)
     assert (found.level, found.subject) == (Level.PROBLEM, "node ID")
     assert f"the own node ID {old.node_id} has ended" in found.text
     statements.apply(create_succession(recovery, new).encoded)
-    (found,) = check_own_id(old.node_id)
+    (found,) = check_own_id(old.node_id, SETTINGS)
+    assert found.mend == f"use the key of its successor {new.node_id}"
+    (found,) = check_own_id(old.node_id, ASKING)
+    assert found.mend.endswith(f"then run: parley peers accept {old.node_id.short}")
+    statements.decide(old.node_id, new.node_id)
+    (found,) = check_own_id(old.node_id, ASKING)
     assert found.mend == f"use the key of its successor {new.node_id}"
 
 
@@ -86,7 +93,7 @@ def test_an_unreadable_file(statements: KeyStatements) -> None:
     (found,) = check_ended_ids(SETTINGS)
     assert (found.level, found.subject) == (Level.PROBLEM, "key statements")
     assert "line 1" in found.text
-    assert list(check_own_id(Identity.create().node_id)) == []
+    assert list(check_own_id(Identity.create().node_id, SETTINGS)) == []
 
 
 def test_questions_conflicts_and_rules(statements: KeyStatements) -> None:
@@ -132,7 +139,15 @@ def test_a_server_that_asks(statements: KeyStatements) -> None:
     statements.apply(create_succession(recovery, Identity.create_recoverable()[0]).encoded)
     subject = f"ended {old.node_id}"
     assert levels() == {subject: Level.OK}
-    assert levels(Settings(serve=ServeSettings(successions="ask"))) == {subject: Level.NOTE}
+    assert levels(ASKING) == {subject: Level.NOTE}
+    known = KnownPeers(default_known_peers())
+    known.add(old.node_id, "bob", NOW)
+    settings = replace(ASKING, federation=FederationSettings(accounts=(str(old.node_id),)))
+    rules = {f"known peers '{known.path}': bob", "federation.accounts"}
+    found = levels(settings)
+    assert {found[rule] for rule in rules} == {Level.WEAK}
+    found = levels(replace(settings, serve=ServeSettings()))
+    assert {found[rule] for rule in rules} == {Level.OK}
 
 
 def test_few_of_many_ended_ids_are_listed(statements: KeyStatements) -> None:
