@@ -96,6 +96,18 @@ def find_rules(
     for node_id, place in _followed(settings, known_peers):
         if table.has_ended(node_id):
             yield _rule(table, petnames, node_id, place, table.current(node_id))
+    yield from find_granting_rules(table, petnames, settings)
+
+
+def find_granting_rules(
+    table: StatementTable, petnames: Petnames, settings: Settings
+) -> Iterator[EndedRule]:
+    """Yield the rules in settings and roles that grant an ended ID a right, which its successor
+    gets only from a person.
+
+    Raises:
+        FileError: the file of roles cannot be read.
+    """
     for node_id, place in _granted(settings):
         if table.has_ended(node_id):
             yield _rule(table, petnames, node_id, place, table.granted(node_id))

@@ -81,23 +81,36 @@ def test_json_of_the_keys(processes: Processes) -> None:
     done = processes.run("demo", "keys", "--json")
     assert (done.code, done.err) == (0, "")
     kinds = [line["event"] for line in done.lines]
-    stolen = ["bob", "link", "theft", "succession", "followed", "thief", "federation"]
+    stolen = ["bob", "link", "member", "theft", "succession", "followed", "federation", "thief"]
     assert kinds == [*stolen, "right", "revocation", "conflict", "done"]
-    bob, link, theft, succession, followed, thief, federation, *rest = done.lines
+    bob, link, member, theft, succession, followed, federation, thief, *rest = done.lines
     right, revocation, conflict, last = rest
-    assert federation["origin"] == succession["origin"]
     old, new = succession["origin"], succession["successor"]
-    assert bob["node_id"] == old
-    assert link["answer"] == f"hello, I am {old[:8]}"
-    assert (followed["node_id"], followed["answer"]) == (new, f"hello, I am {new[:8]}")
-    assert theft["answer"] == "opened"
-    assert right["accepted"] == new
-    refusals = {thief["ended"], thief["refused"], right["refused"], revocation["ended"]}
-    assert refusals == {"authentication-failed"}
+    assert {bob["node_id"], member["node_id"], federation["origin"]} == {old}
+    assert link["answer"] == "hello, I am bob"
+    # The thief answers in bob's name, and has bob's rights.
+    assert theft["node_id"] == old
+    assert theft["answer"] == "hello, I am bob; what is the password?"
+    assert theft["opened"] == "opened"
+    assert (followed["node_id"], followed["answer"]) == (new, "hello, I am bob, with a new key")
+    # Then all nodes refuse the thief.
+    assert thief["ended"].keys() == {"alice", "ada", "ben", "link"}
+    assert thief["refused"].keys() == {"alice", "ada", "ben", "bob"}
+    assert set(thief["refused"].values()) == {"authentication-failed"}
+    assert f"its successor is {new}" in thief["dialled"]
+    # The successor has the rights only after a person has accepted it.
+    assert right["refused"] == "not-authorised"
+    question = right["question"]
+    assert question["place"] == "federation.members"
+    assert question["text"] == f"its successor {new} does not take its place until you accept it"
+    assert question["mend"] == f"to grant it the same, run: parley peers accept {old[:8]}"
+    assert (right["opened"], right["accepted"]) == ("opened", new)
+    assert revocation["ended"] == "authentication-failed"
     assert conflict["accepted"] in conflict["successors"]
     assert len(set(conflict["successors"])) == 2
     assert "two successors claim to be" in conflict["text"]
     assert 0 < followed["seconds"] < last["seconds"]
+    assert [path.name for path in processes.directory.iterdir()] == ["stderr-0"]
 
 
 def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
