@@ -356,12 +356,14 @@ class Connections:
 
     def _records(self, *policies: ResolvedPolicy) -> IdsOnRecord:
         """Return which IDs are on record. The policy of a dial names the ID being dialled."""
+        # Known peers are on record also if no policy reads them: their names are still shown.
+        sources = (*policies, self.statements)
         return IdsOnRecord(
             lambda node_id: (
                 any(named(node_id) for named in self.named_ids)
-                or any(names_node(policy, node_id) for policy in policies)
+                or any(names_node(source, node_id) for source in sources)
             ),
-            lambda node_id: any(has_seen_node(policy, node_id) for policy in policies),
+            lambda node_id: any(has_seen_node(source, node_id) for source in sources),
         )
 
     def current(self, node_id: NodeId) -> NodeId:

@@ -4,6 +4,7 @@ They are declared in `node.cli.commands.shared`.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from parley._node.settings import ServeSettings, Settings, load_settings
 from parley._node.settings.sources import AtLeast
 from parley._node.transport.address import Address
 from parley._node.trust.key_statements import KeyStatements, default_key_statements
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
@@ -169,12 +171,14 @@ class NodeOptions:
         directory.
         """
         serve = ServeSettings() if self.settings is None else self.settings.serve
-        try:
-            path = default_key_statements()
-        except ConfigError:
-            path = None
+        path = known_peers = None
+        with suppress(ConfigError):
+            path, known_peers = default_key_statements(), KnownPeers(default_known_peers())
         return KeyStatements(
-            path, follow=serve.follows_successors, present=serve.present_statements
+            path,
+            follow=serve.follows_successors,
+            present=serve.present_statements,
+            known_peers=known_peers,
         )
 
     @property

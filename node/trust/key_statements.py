@@ -36,6 +36,7 @@ from parley._node.trust.files import (
     to_seconds,
     utc_text,
 )
+from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.statement_table import (
     Decision,
     IdsOnRecord,
@@ -76,6 +77,8 @@ class KeyStatements:
     They are in the file at `path`, or only in memory without one; a missing file is empty.
     `follow` is whether the only successor that a recovery key names is followed without a
     decision. `present` is whether the node sends its peers the successions that lead to its own ID.
+    The lines of `known_peers` are on record, like those of the file that the node's trust policy
+    reads (rule 22.30).
     The functions in `listeners` are called after each change, in the thread that made
     it. Methods that change the file, and `refresh`, block for milliseconds.
 
@@ -90,11 +93,17 @@ class KeyStatements:
     """
 
     def __init__(
-        self, path: PathLike | None = None, *, follow: bool = True, present: bool = True
+        self,
+        path: PathLike | None = None,
+        *,
+        follow: bool = True,
+        present: bool = True,
+        known_peers: KnownPeers | None = None,
     ) -> None:
         # Resolved: otherwise a symbolic link would be replaced, and have a separate lock.
         self.path = None if path is None else Path(os.path.realpath(path))
         self.present = present
+        self.known_peers = known_peers
         self.listeners: list[Callable[[], None]] = []
         self.table = StatementTable(follow=follow)
         # Why the file could not be read; the table has what was read before.

@@ -319,13 +319,15 @@ def recheck(policy: TrustPolicy, peer: PublicIdentity, name: str | None) -> None
 
 
 def known_peers_of(policy: object) -> KnownPeers | None:
-    """Return the file of known peers that a policy uses, or None."""
+    """Return the file of known peers that a policy, or the node's statements, use, or None."""
     known_peers = getattr(policy, "known_peers", None)
     return known_peers if isinstance(known_peers, KnownPeers) else None
 
 
 def names_node(policy: object, node_id: NodeId) -> bool:
-    """Return whether a policy names a node ID, also by a known peer's name (rule 22.30)."""
+    """Return whether a policy, or the node's statements, name a node ID, also by a known peer's
+    name (rule 22.30).
+    """
     if isinstance(policy, Pinned | OneOnly) and policy.node_id == node_id:
         return True
     if isinstance(policy, OneOf) and node_id in policy.node_ids:
@@ -335,7 +337,9 @@ def names_node(policy: object, node_id: NodeId) -> bool:
 
 
 def has_seen_node(policy: object, node_id: NodeId) -> bool:
-    """Return whether a policy has a known peer's line for a node ID, without a name."""
+    """Return whether a policy, or the node's statements, have a known peer's line for a node ID,
+    without a name.
+    """
     line = _known_line(policy, node_id)
     return line is not None and not line.names
 

@@ -11,6 +11,7 @@ from parley._crypto.keyfile import save_identity
 from parley._crypto.statements import Statement, create_revocation, create_succession
 from parley._node.cli.ended_ids import apply
 from parley._node.errors import ParleyError
+from parley._node.node import Node
 from parley._node.trust.key_statements import KeyStatements, read_table
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.petnames import fingerprint
@@ -575,6 +576,31 @@ def test_a_server_that_asks_and_the_commands_agree(
     lines = [line for line in server.stop().err.splitlines() if new.short in line]
     assert "(bob)" not in lines[0]
     assert any(f"{new.short} (bob)" in line or f"{new} (bob)" in line for line in lines)
+
+
+@pytest.mark.anyio
+async def test_a_server_learns_of_a_known_peer_under_every_policy(
+    processes: Processes, parley: Parley, bob: Bob
+) -> None:
+    """Another program that reads the file of known peers then refuses the old ID too."""
+    _, (address,) = processes.serve("--trust", "any")
+    eve, eve_recovery = Identity.create_recoverable()
+    next_eve, _ = Identity.create_recoverable()
+    for statement, identity in (
+        (create_succession(bob.recovery, bob.new), bob.new),
+        (create_succession(eve_recovery, next_eve), next_eve),
+    ):
+        statements = KeyStatements()
+        statements.apply(statement.encoded)
+        async with Node(identity, statements=statements) as node:
+            peer = await node.connect(address)
+            await peer.close()
+    table = read_table(bob.stored)
+    assert list(table.origins) == [bob.id]
+    assert table.current(bob.id) == bob.new.node_id
+    known = parley("peers", "forget", bob.new.node_id.short, "--json").last
+    assert known["predecessors"] == [str(bob.id)]
+    assert eve.node_id not in table.origins
 
 
 def test_petnames_of_a_server_that_asks(parley: Parley, bob: Bob, tmp_path: Path) -> None:

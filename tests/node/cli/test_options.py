@@ -366,6 +366,8 @@ def test_commands_use_the_key_statements_of_the_home_directory(home: Path) -> No
     found = common().statements()
     assert found.path == Path(os.path.realpath(home / "key_statements"))
     assert (found.table.follow, found.present) == (True, True)
+    assert found.known_peers is not None
+    assert found.known_peers.path == found.path.with_name("known_peers")
     assert make_node(common(fresh=True)).statements.path == found.path
 
 
@@ -384,4 +386,5 @@ def test_without_a_home_directory_key_statements_are_in_memory(
         raise RuntimeError("no home directory")
 
     monkeypatch.setattr(Path, "expanduser", fail)
-    assert common().statements().path is None
+    found = common().statements()
+    assert (found.path, found.known_peers) == (None, None)

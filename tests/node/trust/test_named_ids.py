@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -14,10 +15,11 @@ from parley._node.backoff import Backoff
 from parley._node.cli.serve.bus_rights import BusRights
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import BusSettings, FederationSettings
-from parley.trust import AnyPeer, OneOf, Pinned
+from parley.trust import AnyPeer, KeyStatements, Known, KnownPeers, OneOf, Pinned
 from tests.node.network import config, eventually, new_node, started
 
 pytestmark = pytest.mark.anyio
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
 SOON = Backoff(first=0.01, longest=30.0)
 
 
@@ -84,6 +86,22 @@ def test_policies_name_ids(policy: Callable[[NodeId], Pinned | OneOf]) -> None:
     node = new_node(policy(eve.node_id))
     assert not is_stored(node, Identity.create())
     assert is_stored(node, eve)
+
+
+@pytest.mark.parametrize("name", ["eve", None])
+@pytest.mark.parametrize("policy", [AnyPeer, Known])
+def test_known_peers_are_on_record_under_every_policy(
+    policy: type[AnyPeer | Known], name: str | None, tmp_path: Path
+) -> None:
+    eve = Identity.create()
+    known, others = KnownPeers(tmp_path / "known_peers"), KnownPeers(tmp_path / "others")
+    trust = AnyPeer() if policy is AnyPeer else Known(others)
+    statements = KeyStatements(known_peers=known)
+    node = Node(Identity.create(), config=config(), trust=trust, statements=statements)
+    assert not is_stored(node, eve)
+    known.add(eve.node_id, name, NOW)
+    assert is_stored(node, eve)
+    assert not is_stored(node, Identity.create())
 
 
 def test_rights_on_the_bus_in_settings_name_ids() -> None:
