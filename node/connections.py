@@ -14,7 +14,6 @@ from anyio.abc import ByteStream
 from parley._crypto.errors import StatementError
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.randomness import random_bytes
-from parley._crypto.statements import Statement
 from parley._node.config import CHANGEABLE, NodeConfig
 from parley._node.errors import ConfigError, ungrouped
 from parley._node.fair_slots import FairSlots
@@ -62,8 +61,9 @@ from parley._node.trust.policies import (
     ResolvedPolicy,
     TrustPolicy,
     as_policy,
-    has_seen_node,
-    names_node,
+    ids_named_by,
+    known_lines_of,
+    known_peers_of,
 )
 from parley._node.trust.revalidation import Revalidation
 from parley._node.trust.statement_table import IdsOnRecord, StatementTable
@@ -312,33 +312,29 @@ class Connections:
 
     # Ended node IDs (section 22).
 
-    def offer_statement(self, encoded: bytes, dialled: NodeId | None = None) -> Offer:
-        """Store a statement that another node sent, if it is about a node ID on record. `dialled`
-        is the ID being dialled, which is on record.
+    def offer_statement(self, encoded: bytes, records: IdsOnRecord | None = None) -> Offer:
+        """Store a statement that another node sent, if it is about a node ID on record: one in
+        `records`, which are those of a batch of statements.
 
         May wait for the file of statements.
 
         Raises:
             StatementError: it is not valid.
         """
-        try:
-            statement = Statement.parse(encoded)
-        except StatementError:
-            self.statements.dropped += 1
-            raise
-        dial = () if dialled is None else (Dialled(dialled),)
-        return self.statements.offer(statement, self._records(self.trust, *dial), datetime.now(UTC))
+        records = self._records(self.trust) if records is None else records
+        return self.statements.offer_encoded(encoded, records, datetime.now(UTC))
 
     def offer_statements(
         self, encoded: Iterable[bytes], dialled: NodeId | None = None
     ) -> StatementError | None:
         """Store the statements that another node sent, like `offer_statement`, and return the last
-        error.
+        error. `dialled` is the ID being dialled, which is on record.
         """
-        failed = None
+        dial = () if dialled is None else (Dialled(dialled),)
+        records, failed = self._records(self.trust, *dial), None
         for one in encoded:
             try:
-                self.offer_statement(one, dialled)
+                self.offer_statement(one, records)
             except StatementError as error:
                 failed = error
         return failed
@@ -355,16 +351,24 @@ class Connections:
         self.statements.offer_chain(encoded, node_id, records, datetime.now(UTC))
 
     def _records(self, *policies: ResolvedPolicy) -> IdsOnRecord:
-        """Return which IDs are on record. The policy of a dial names the ID being dialled."""
+        """Return which IDs are on record now. The policy of a dial names the ID being dialled."""
+        by_policies = [ids for one in policies if (ids := ids_named_by(one))]
         # Known peers are on record also if no policy reads them: their names are still shown.
-        sources = (*policies, self.statements)
-        return IdsOnRecord(
-            lambda node_id: (
-                any(named(node_id) for named in self.named_ids)
-                or any(names_node(source, node_id) for source in sources)
-            ),
-            lambda node_id: any(has_seen_node(source, node_id) for source in sources),
-        )
+        files = {known_peers_of(source) for source in (*policies, self.statements)}
+        # Read once, because asking for the state of a file costs more than all other checks.
+        by_file = [known_lines_of(file) for file in files if file is not None]
+
+        def named(node_id: NodeId) -> bool:
+            return (
+                any(node_id in ids for ids in by_policies)
+                or any(bool(lines[node_id].names) for lines in by_file if node_id in lines)
+                or any(named(node_id) for named in self.named_ids)
+            )
+
+        def seen(node_id: NodeId) -> bool:
+            return any(not lines[node_id].names for lines in by_file if node_id in lines)
+
+        return IdsOnRecord(named, seen)
 
     def current(self, node_id: NodeId) -> NodeId:
         """Return the node ID to dial in place of one, which is the same unless it has ended.
@@ -693,6 +697,8 @@ class Connections:
         up = sum(link.is_up for link in self.links)
         states = ((("up",), up), (("down",), len(self.links) - up))
         yield labelled(catalogue.LINKS, states)
+        dropped = self.statements.dropped.copy().items()
+        yield labelled(catalogue.STATEMENTS_DROPPED, (((why,), n) for why, n in dropped))
         yield family(catalogue.TUNNELS, sum(service.count for service in self._tunnels))
 
     def _advertised(self, address: Address) -> Address:

@@ -218,10 +218,12 @@ class Registry(Generic[H]):
 
     def names(self, node_id: NodeId) -> bool:
         """Return whether the rule of a handler contains a node ID."""
-        # Copied, because this may run in a thread.
-        entries = [*self._exact.values(), *(entry for _, entry in [*self._patterns])]
-        rules = (entry.own_rule for entry in entries)
-        return any(rule is not None and rule.names(node_id) for rule in rules)
+        # Copied, because this may run in a thread. A peer can cause this for many IDs, so that
+        # generators would cost too much.
+        for entry in (*self._exact.values(), *[entry for _, entry in [*self._patterns]]):
+            if entry.own_rule is not None and entry.own_rule.names(node_id):
+                return True
+        return False
 
     def _rules(self, entry: Entry[H]) -> tuple[Rule, ...]:
         """Return the entry's own rule and those of all patterns that match every name it
@@ -289,11 +291,10 @@ class Handlers:
     def names(self, node_id: NodeId) -> bool:
         """Return whether roles or the rules of handlers contain a node ID."""
         registries = (self.calls, self.streams, self.subscribes, *self.events.values())
-        return (
-            self.roles.names(node_id)
-            or any(named(node_id) for named in self.named_ids)
-            or any(registry.names(node_id) for registry in registries)
-        )
+        for named in (self.roles.names, *self.named_ids, *[one.names for one in registries]):
+            if named(node_id):
+                return True
+        return False
 
     def events_of(self, namespace: str) -> Registry[Any]:
         """Return the registry of a namespace, creating it if necessary."""

@@ -226,6 +226,12 @@ SESSIONS_WAITING: Final = _measure(
 SESSIONS_WAITING_LIMIT: Final = _measure(
     "sessions_waiting_limit", "gauge", "Maximum number of suspended sessions."
 )
+STATEMENTS_DROPPED: Final = _measure(
+    "key_statements_dropped",
+    "counter",
+    "Key statements of other nodes that were not stored, by reason.",
+    "reason",
+)
 
 # Traffic and memory.
 RECEIVED: Final = _bytes("received", "counter", "Bytes received over connections.")

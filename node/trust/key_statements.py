@@ -12,6 +12,7 @@ import base64
 import binascii
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -112,7 +113,9 @@ class KeyStatements:
         self._unwritten: list[StoredStatement] = []
         self._stamp: Hashable = self
         self._lock = RLock()
-        self.dropped = 0
+        # The statements of other nodes that were not stored, by reason: an `Offer`, or that of a
+        # `StatementError`.
+        self.dropped = Counter[str]()
         # Two: a peer's refused statements must not hide what was dropped.
         self._refusals, self._drops = RateLimitedLogger(), RateLimitedLogger()
 
@@ -170,10 +173,10 @@ class KeyStatements:
                 table.is_on_record(statement.origin, records.named)
                 or table.is_on_record(statement.origin, records.seen)
             ):
-                self.dropped += 1
+                self.dropped[Offer.NOT_ON_RECORD] += 1
                 return Offer.NOT_ON_RECORD
             if not table.has_room(statement, records):
-                self.dropped += 1
+                self.dropped[Offer.FULL] += 1
                 self._drops.log(
                     logger,
                     logging.ERROR,
@@ -186,11 +189,24 @@ class KeyStatements:
                 return Offer.FULL
             try:
                 statement.verify()
-            except StatementError:
-                self.dropped += 1
+            except StatementError as error:
+                self.dropped[error.reason] += 1
                 raise
             self._store(StoredStatement(statement, to_seconds(now)), must_write=False)
             return Offer.STORED
+
+    def offer_encoded(self, encoded: bytes, records: IdsOnRecord, now: datetime) -> Offer:
+        """Parse a statement that another node sent, and store it like `offer`.
+
+        Raises:
+            StatementError: it is not valid.
+        """
+        try:
+            statement = Statement.parse(encoded)
+        except StatementError as error:
+            self.dropped[error.reason] += 1
+            raise
+        return self.offer(statement, records, now)
 
     def offer_chain(
         self, encoded: Sequence[bytes], node_id: NodeId, records: IdsOnRecord, now: datetime
@@ -200,7 +216,12 @@ class KeyStatements:
         """
         with self._lock:
             try:
-                for statement in parse_chain(encoded, node_id):
+                try:
+                    chain = parse_chain(encoded, node_id)
+                except StatementError as error:
+                    self.dropped[error.reason] += len(encoded)
+                    raise
+                for statement in chain:
                     self.offer(statement, records, now)
             except StatementError as error:
                 self._refusals.log(

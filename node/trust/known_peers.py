@@ -9,7 +9,7 @@ don't lose each other's changes. The policies in `node.trust.policies` use it.
 """
 
 import os
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -107,6 +107,10 @@ class KnownPeers:
     def by_name(self, name: str) -> KnownPeer | None:
         """Return the peer with this name, or None."""
         return self._current().by_name.get(name)
+
+    def snapshot(self) -> Mapping[NodeId, KnownPeer]:
+        """Return all peers by their node IDs, as they are now."""
+        return self._current().by_id
 
     def __iter__(self) -> Iterator[KnownPeer]:
         """Iterate over the peers in the order of the file."""

@@ -324,33 +324,19 @@ def known_peers_of(policy: object) -> KnownPeers | None:
     return known_peers if isinstance(known_peers, KnownPeers) else None
 
 
-def names_node(policy: object, node_id: NodeId) -> bool:
-    """Return whether a policy, or the node's statements, name a node ID, also by a known peer's
-    name (rule 22.30).
-    """
-    if isinstance(policy, Pinned | OneOnly) and policy.node_id == node_id:
-        return True
-    if isinstance(policy, OneOf) and node_id in policy.node_ids:
-        return True
-    line = _known_line(policy, node_id)
-    return line is not None and bool(line.names)
+def ids_named_by(policy: object) -> Collection[NodeId]:
+    """Return the node IDs that a policy names, without those of known peers."""
+    if isinstance(policy, Pinned | OneOnly):
+        return (policy.node_id,)
+    return policy.node_ids if isinstance(policy, OneOf) else ()
 
 
-def has_seen_node(policy: object, node_id: NodeId) -> bool:
-    """Return whether a policy, or the node's statements, have a known peer's line for a node ID,
-    without a name.
-    """
-    line = _known_line(policy, node_id)
-    return line is not None and not line.names
-
-
-def _known_line(policy: object, node_id: NodeId) -> KnownPeer | None:
-    """Return a known peer's line; None without one, or if the file cannot be read."""
-    known_peers = known_peers_of(policy)
+def known_lines_of(known_peers: KnownPeers) -> Mapping[NodeId, KnownPeer]:
+    """Return the lines of known peers by node ID, or none if the file cannot be read."""
     try:
-        return None if known_peers is None else known_peers.lookup(node_id)
+        return known_peers.snapshot()
     except KnownPeersError:
-        return None
+        return {}
 
 
 def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> TrustPolicy:

@@ -8,7 +8,7 @@ No result depends on the order in which statements were added.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 from parley._crypto.identity import NodeId
@@ -43,14 +43,19 @@ class Decision:
     time: datetime
 
 
-@dataclass(frozen=True, slots=True)
 class IdsOnRecord:
-    """Functions that tell which node IDs a node has on record: `named` ones, such as those in
-    settings, and `seen` ones, which it only recorded on first use.
+    """The node IDs that a node has on record while it reads one batch of statements.
+
+    `named` and `seen` are functions that tell whether an ID is named, for example in settings, or
+    was only recorded on first use. Their results are kept, because the statements of a batch ask
+    about the same IDs. Create another object for each batch, because these IDs change.
     """
 
-    named: Callable[[NodeId], bool]
-    seen: Callable[[NodeId], bool]
+    __slots__ = ("named", "seen")
+
+    def __init__(self, named: Callable[[NodeId], bool], seen: Callable[[NodeId], bool]) -> None:
+        self.named = cache(named)
+        self.seen = cache(seen)
 
 
 class StatementTable:
@@ -71,7 +76,8 @@ class StatementTable:
         self.decisions: dict[NodeId, Decision] = dict(decisions or {})
         self.follow = follow
         self._by_origin: dict[NodeId, tuple[Statement, ...]] = {}
-        self._unnamed: int | None = None
+        # The number of statements about unnamed IDs, for the records of one batch.
+        self._unnamed: tuple[IdsOnRecord, int] | None = None
         for one in stored:
             self._add(one)
 
@@ -162,6 +168,8 @@ class StatementTable:
         for _ in range(MAX_STEPS + 1):
             if any(map(known, level)):
                 return True
+            if not level:
+                break
             seen |= level
             level = {one for at in level for one in self._origins_by_successor.get(at, ())} - seen
         return False
@@ -176,7 +184,9 @@ class StatementTable:
         if self._size + len(statement.encoded) > MAX_BYTES:
             return False
         return (
-            self.is_on_record(origin, records.named) or self._count_unnamed(records) < MAX_UNNAMED
+            len(self.stored) < MAX_UNNAMED
+            or self.is_on_record(origin, records.named)
+            or self._count_unnamed(records) < MAX_UNNAMED
         )
 
     def chain_to(self, node_id: NodeId, size: int = PRESENTED_BYTES) -> list[Statement]:
@@ -282,15 +292,17 @@ class StatementTable:
         """Return the number of statements about IDs that no name has put on record.
 
         They count also after a conflict has cut their IDs off, because they stay stored. They are
-        counted once for each table, so that offers to a full one cost little.
+        counted once for each table and batch: offers to a full table cost little, and the count
+        follows the IDs that are named.
         """
-        if self._unnamed is None:
-            self._unnamed = sum(
+        if self._unnamed is None or self._unnamed[0] is not records:
+            count = sum(
                 len(statements)
                 for origin, statements in self._by_origin.items()
                 if not self.is_on_record(origin, records.named)
             )
-        return self._unnamed
+            self._unnamed = records, count
+        return self._unnamed[1]
 
     @cached_property
     def _size(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from parley import create_revocation
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
 from parley._node.bus.bus import Bus
@@ -308,6 +309,15 @@ async def test_a_server_that_is_full_says_so(anyio_backend: Any) -> None:
             await client.connect(address, timeout=5)
         reason = "too many connections"
         assert read(server.metrics, "connections_refused_total", reason=reason) == 1
+
+
+async def test_dropped_key_statements(anyio_backend: Any) -> None:
+    async with Node(Identity.create(), config=FAST) as node:
+        unknown = create_revocation(Identity.create()).encoded
+        assert read(node.metrics, "key_statements_dropped_total") == 0
+        node.connections.offer_statements([b"x", unknown, unknown])
+        for reason, count in (("malformed", 1), ("not-on-record", 2)):
+            assert read(node.metrics, "key_statements_dropped_total", reason=reason) == count
 
 
 async def test_every_metric_of_the_catalogue_is_reported(

@@ -16,7 +16,12 @@ from parley import (
     create_succession,
 )
 from parley._node.trust.key_statements import MAX_FILE_SIZE, KeyStatements, Offer, read_table
-from parley._node.trust.statement_table import MAX_UNNAMED, IdsOnRecord
+from parley._node.trust.statement_table import (
+    MAX_UNNAMED,
+    IdsOnRecord,
+    StatementTable,
+    StoredStatement,
+)
 from parley.errors import KeyStatementsError, StatementError
 
 NOW = datetime(2027, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
@@ -156,7 +161,7 @@ def test_only_statements_about_ids_on_record_are_stored(
 ) -> None:
     statements = KeyStatements()
     assert statements.offer(create_revocation(Identity.create()), records, NOW) is expected
-    assert statements.dropped == (expected is Offer.NOT_ON_RECORD)
+    assert statements.dropped.total() == (expected is Offer.NOT_ON_RECORD)
 
 
 def test_a_statement_that_is_not_on_record_is_not_verified() -> None:
@@ -173,7 +178,7 @@ def test_invalid_statements_are_refused() -> None:
         statements.apply(wrong.encoded)
     assert caught.value.reason == "signature"
     assert not statements.table.stored
-    assert statements.dropped == 1
+    assert statements.dropped == {"signature": 1}
 
 
 def test_a_full_table_drops_offers_but_not_what_a_person_applies(
@@ -188,6 +193,60 @@ def test_a_full_table_drops_offers_but_not_what_a_person_applies(
     assert events(caplog) == ["identity.statement-dropped"]
     assert statements.apply(last.encoded)
     assert statements.table.has_ended(last.origin)
+
+
+def test_the_count_of_unnamed_ids_follows_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a table stays full after its IDs got names, until the next statement is stored."""
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_UNNAMED", 4)
+    statements, named = KeyStatements(), set[NodeId]()
+
+    def offer() -> Offer:
+        records = IdsOnRecord(named.__contains__, lambda _: True)
+        return statements.offer(create_revocation(Identity.create()), records, NOW)
+
+    assert [offer() for _ in range(6)] == [Offer.STORED] * 4 + [Offer.FULL] * 2
+    first, second, *_ = statements.table.origins
+    named.add(first)
+    assert [offer() for _ in range(2)] == [Offer.STORED, Offer.FULL]
+    named.add(second)
+    named.remove(first)
+    assert offer() is Offer.FULL
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_batch_asks_about_each_id_once(leads: bool) -> None:
+    """Otherwise a peer pays less for a Proof or an event than the node that reads it."""
+    (root, root_recovery), (last, _) = Identity.create_recoverable(), Identity.create_recoverable()
+    stored = []
+    for _ in range(MAX_UNNAMED):
+        _, recovery = Identity.create_recoverable()
+        new = root if leads else Identity.create_recoverable()[0]
+        stored.append(StoredStatement(create_succession(recovery, new), NOW))
+    statements = KeyStatements()
+    statements.table = StatementTable(stored)
+    asked: list[NodeId] = []
+
+    def is_named(node_id: NodeId) -> bool:
+        asked.append(node_id)
+        return False
+
+    others = [create_revocation(Identity.create()) for _ in range(63)]
+    batch = [create_succession(root_recovery, last), *others]
+    records = IdsOnRecord(is_named, lambda _: True)
+    assert {statements.offer(one, records, NOW) for one in batch} == {Offer.FULL}
+    assert len(asked) == len(set(asked)) == MAX_UNNAMED + len(batch)
+
+
+def test_dropped_statements_are_counted_by_reason() -> None:
+    statements, peer = KeyStatements(), Identity.create()
+    wrong = forged(create_revocation(Identity.create()))
+    with pytest.raises(StatementError):
+        statements.offer_encoded(wrong.encoded, NAMED, NOW)
+    with pytest.raises(StatementError):
+        statements.offer_encoded(b"x", NAMED, NOW)
+    statements.offer_chain([b"x", b"y"], peer.node_id, NAMED, NOW)
+    statements.offer_encoded(wrong.encoded, UNKNOWN, NOW)
+    assert statements.dropped == {"signature": 1, "malformed": 3, "not-on-record": 1}
 
 
 def test_statements_cut_off_by_a_conflict_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
