@@ -2,24 +2,39 @@
 
 A program of its own, because only a process without threads can fork safely. It forks a child for
 each system call, follows it with ptrace up to that call, kills it there with SIGKILL, and checks
-the key file. A kill after a call has the same effect as one before the next call.
+the file. A kill after a call has the same effect as one before the next call.
 
-    python -m tests.node.cli.killed_passwd DIRECTORY    prints the counts as JSON
+    python -m tests.node.cli.killed_passwd DIRECTORY KIND [--no-passphrase]
+
+KIND is identity, recovery or auditor. Prints the counts as JSON.
 """
 
 import ctypes
 import json
 import os
 import signal
+import stat
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.errors import WrongPassphraseError
 from parley._crypto.identity import Identity
-from parley._crypto.keyfile import PassphraseCost, change_passphrase, load_identity, save_identity
+from parley._crypto.keyfile import (
+    PassphraseCost,
+    change_passphrase,
+    is_encrypted,
+    load_auditor_key,
+    load_identity,
+    load_recovery,
+    save_auditor_key,
+    save_identity,
+    save_recovery,
+)
 from parley._node.cli.main import main
 
 CHEAP: Final = PassphraseCost(passes=1, memory_kib=8)
@@ -96,47 +111,80 @@ def run_traced() -> None:
         os._exit(1)
 
 
-def opens(path: Path, passphrase: bytes) -> bool:
+class Kind(NamedTuple):
+    """How a kind of file is created under the old passphrase, and what it must contain."""
+
+    create: Callable[[Path], None]
+    read: Callable[[Path, bytes | None], object]
+    content: object
+
+
+def kinds() -> dict[str, Kind]:
+    identity, recovery = Identity.create_recoverable()
+    auditor = AuditorPrivateKey.create()
+    return {
+        "identity": Kind(
+            lambda path: save_identity(path, identity, OLD, cost=CHEAP),
+            lambda path, passphrase: load_identity(path, passphrase).node_id,
+            identity.node_id,
+        ),
+        "recovery": Kind(
+            lambda path: save_recovery(path, recovery, OLD, cost=CHEAP),
+            lambda path, passphrase: load_recovery(path, passphrase).node_id,
+            recovery.node_id,
+        ),
+        "auditor": Kind(
+            lambda path: save_auditor_key(path, auditor, OLD, cost=CHEAP),
+            lambda path, passphrase: load_auditor_key(path, passphrase).public,
+            auditor.public,
+        ),
+    }
+
+
+def opens(kind: Kind, path: Path, passphrase: bytes | None) -> bool:
+    if is_encrypted(path) != (passphrase is not None):
+        return False
     try:
-        return load_identity(path, passphrase).node_id == IDENTITY.node_id
+        return kind.read(path, passphrase) == kind.content
     except WrongPassphraseError:
         return False
 
 
-def checked(path: Path) -> dict[str, int]:
+def checked(kind: Kind, path: Path, new: bytes | None) -> dict[str, int]:
     """Return what was found after a kill, and change the passphrase once more."""
-    found = {name for name, each in (("old", OLD), ("new", NEW)) if opens(path, each)}
+    found = {name for name, each in (("old", OLD), ("new", new)) if opens(kind, path, each)}
     assert len(found) == 1, found
-    leftovers = len(os.listdir(path.parent)) - 1
-    change_passphrase(path, OLD if "old" in found else NEW, NEXT)
-    assert opens(path, NEXT)
+    files = list(path.parent.iterdir())
+    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+    change_passphrase(path, OLD if "old" in found else new, NEXT, cost=CHEAP)
+    assert opens(kind, path, NEXT)
     assert os.listdir(path.parent) == [path.name]
-    return {"kills": 1, **dict.fromkeys(found, 1), "leftovers": leftovers}
+    return {"kills": 1, **dict.fromkeys(found, 1), "leftovers": len(files) - 1}
 
 
-def run(directory: Path) -> Counter[str]:
+def run(directory: Path, kind: Kind, *, removes: bool) -> Counter[str]:
     """Kill the command at each call; return how often each state was found."""
     path, old, new = directory / "keys" / "node.key", directory / "old", directory / "new"
     path.parent.mkdir()
     for file, passphrase in ((old, OLD), (new, NEW)):
         file.touch(0o600)
         file.write_bytes(passphrase)
-    sys.argv = ["parley", "id", "passwd", str(path)]
-    sys.argv += ["--passphrase-file", str(old), "--new-passphrase-file", str(new)]
+    sys.argv = ["parley", "id", "passwd", str(path), "--passphrase-file", str(old)]
+    sys.argv += ["--no-passphrase"] if removes else ["--new-passphrase-file", str(new)]
+    target = None if removes else NEW
     counts: Counter[str] = Counter()
-    save_identity(path, IDENTITY, OLD, cost=CHEAP)
+    kind.create(path)
     run_here()
     for number in range(1, 100_000):
         path.unlink(missing_ok=True)
-        save_identity(path, IDENTITY, OLD, cost=CHEAP)
+        kind.create(path)
         if not killed_at(number):
-            assert opens(path, NEW)
+            assert opens(kind, path, target)
             return counts
-        counts.update(checked(path))
+        counts.update(checked(kind, path, target))
     raise AssertionError("the command does not end")
 
 
-IDENTITY: Final = Identity.create()
-
 if __name__ == "__main__":
-    print(json.dumps(run(Path(sys.argv[1]))))
+    place, name, *options = sys.argv[1:]
+    print(json.dumps(run(Path(place), kinds()[name], removes=options == ["--no-passphrase"])))

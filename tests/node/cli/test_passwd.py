@@ -242,8 +242,12 @@ def test_of_many_processes_one_changes_it(
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="ptrace counts system calls on Linux only")
-def test_a_process_killed_at_any_system_call(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.node.cli.killed_passwd", str(tmp_path)]
+@pytest.mark.parametrize("option", [(), ("--no-passphrase",)], ids=["change", "remove"])
+@pytest.mark.parametrize("kind", ["identity", "recovery", "auditor"])
+def test_a_process_killed_at_any_system_call(
+    tmp_path: Path, kind: str, option: Sequence[str]
+) -> None:
+    command = [sys.executable, "-m", "tests.node.cli.killed_passwd", str(tmp_path), kind, *option]
     environment = {**os.environ, "PARLEY_HOME": str(tmp_path / "home")}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
