@@ -8,7 +8,12 @@ from signal import Signals
 
 from click import ClickException
 
-from parley._crypto.errors import KeyFileError, StatementError, UnknownAlgorithmError
+from parley._crypto.errors import (
+    IdentityError,
+    KeyFileError,
+    StatementError,
+    UnknownAlgorithmError,
+)
 from parley._lbm.errors import LbmError
 from parley._node.bus.errors import (
     BusBusyError,
@@ -121,7 +126,9 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
         case ClickException() if error.exit_code == Exit.USAGE:
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
-        case AddressError() | ConfigError() | UnknownAlgorithmError() | LbmError() | FormatError():
+        case AddressError() | ConfigError() | LbmError() | FormatError():
+            return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
+        case UnknownAlgorithmError() | IdentityError():
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case InvalidEventError():
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)

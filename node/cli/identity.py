@@ -16,6 +16,7 @@ from parley._crypto.keyfile import (
     save_identity,
     save_recovery,
 )
+from parley._crypto.registry import require_name
 from parley._node.cli.default_identity import create_default_key, default_key_path
 from parley._node.cli.journal.keys import show_auditor_key
 from parley._node.cli.output import Output
@@ -29,6 +30,7 @@ def new(
     path: Path | None,
     algorithm: str,
     recovery: Path | None,
+    recovery_algorithm: str | None,
     passphrase_file: Path | None,
     recovery_passphrase_file: Path | None,
     as_json: bool,
@@ -37,13 +39,18 @@ def new(
     passphrase = read_passphrase(passphrase_file)
     out = Output(as_json)
     if recovery is None:
-        if recovery_passphrase_file is not None:
-            raise ConfigError("cannot use --recovery-passphrase-file: it requires --recovery")
+        for option, value in (
+            ("--recovery-algorithm", recovery_algorithm),
+            ("--recovery-passphrase-file", recovery_passphrase_file),
+        ):
+            if value is not None:
+                raise ConfigError(f"cannot use {option} '{value}': it requires --recovery")
         identity = Identity.create(names)
         path = _save(path, identity, passphrase)
         _show(out, path, identity, passphrase is not None)
         return
-    identity, key = Identity.create_recoverable(names)
+    stronger = None if recovery_algorithm is None else require_name("signing", recovery_algorithm)
+    identity, key = Identity.create_recoverable(names, recovery=stronger)
     save_recovery(recovery, key, read_passphrase(recovery_passphrase_file or passphrase_file))
     target = default_key_path() if path is None else path
     existed = os.path.lexists(target)

@@ -91,12 +91,20 @@ ID_NEW: Final = command(
         help="Also create a recovery key in FILE. It can name a successor if the key is lost or "
         "stolen.",
     ),
+    option(
+        "--recovery-algorithm",
+        metavar="NAME",
+        completes="completion.suggestions:algorithms",
+        help="Algorithm of the recovery key, as strong as that of the first key or stronger. "
+        "Default: the same.",
+    ),
     PASSPHRASE_FILE,
     RECOVERY_PASSPHRASE_FILE,
     JSON,
     examples=(
         "parley id new bob.key",
         "parley id new bob.key --recovery bob.recovery",
+        "parley id new bob.key --recovery bob.recovery --recovery-algorithm ml-dsa-65",
         "parley id new bob.key --algorithm ml-dsa-65,ed25519 --passphrase-file secret",
     ),
 )

@@ -78,6 +78,35 @@ def test_an_ml_dsa_identity_gets_an_ml_dsa_recovery_key(parley: Parley, tmp_path
     assert load_recovery(recovery).key.algorithm == "ml-dsa-65"
 
 
+def test_a_recovery_key_can_be_stronger_than_the_key(parley: Parley, tmp_path: Path) -> None:
+    key, recovery, out = tmp_path / "key", tmp_path / "recovery", tmp_path / "succession"
+    options = ("--recovery", str(recovery), "--recovery-algorithm", "ml-dsa-65")
+    done = parley("id", "new", str(key), *options, "--json")
+    assert (done.code, done.last["algorithms"]) == (0, ["ed25519"])
+    assert load_recovery(recovery).key.algorithm == "ml-dsa-65"
+    assert parley("id", "show", str(key), "--recovery", str(recovery)).code == 0
+    new, _ = made(parley, tmp_path, "new")
+    done = parley("id", "succeed", str(new), "--recovery", str(recovery), "--out", str(out))
+    assert done.code == 0
+    load_statement(out).verify()
+
+
+def test_invalid_recovery_algorithms(parley: Parley, tmp_path: Path) -> None:
+    key, recovery = tmp_path / "key", tmp_path / "recovery"
+    weaker = ("--algorithm", "ml-dsa-65", "--recovery-algorithm", "ed25519")
+    for options, text in (
+        (["--recovery", str(recovery), "--recovery-algorithm", "rsa"], "'rsa'"),
+        (["--recovery", str(recovery), "--recovery-algorithm", ""], "''"),
+        (["--recovery-algorithm", "ml-dsa-65"], "it requires --recovery"),
+        ([*weaker, "--recovery", str(recovery)], "the primary key is ml-dsa-65, so it must be too"),
+    ):
+        done = parley("id", "new", str(key), *options)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert text in done.err
+    assert not key.exists()
+    assert not recovery.exists()
+
+
 def test_no_half_of_an_identity_is_left(parley: Parley, tmp_path: Path) -> None:
     key, recovery = tmp_path / "key", tmp_path / "recovery"
     key.write_bytes(b"dear")
