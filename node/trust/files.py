@@ -1,7 +1,9 @@
 """The user's directory of files (key, known peers, accounts, contexts), and small files that
 several processes change.
 
-These files are replaced atomically, under a lock.
+These files are replaced atomically, under a lock. They keep their owners and modes, and root
+gives new ones to the owner of the directory, so that a service can use what `sudo parley` has
+written.
 """
 
 import fcntl
@@ -16,6 +18,8 @@ from typing import Final
 
 from parley._crypto import files
 from parley._node.errors import ConfigError, ParleyError, os_reason
+
+_NEW_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def home_directory() -> Path:
@@ -36,7 +40,17 @@ def make_directories(directory: Path) -> None:
     # `Path.mkdir(parents=True)` applies its mode to the last level only.
     missing = [level for level in (directory, *directory.parents) if not level.exists()]
     for level in reversed(missing):
-        level.mkdir(0o700, exist_ok=True)
+        try:
+            level.mkdir(0o700)
+        except FileExistsError:
+            if not level.is_dir():
+                raise
+        else:
+            descriptor = os.open(level, _NEW_DIRECTORY)
+            try:
+                files.set_owner(descriptor, level.parent)
+            finally:
+                os.close(descriptor)
 
 
 LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process
@@ -53,7 +67,7 @@ def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
     lock = path.with_name(path.name + ".lock")
     try:
         make_directories(path.parent)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = _open_lock(lock)
     except OSError as cause:
         raise error(f"cannot open {lock}: {os_reason(cause)}") from cause
     try:
@@ -68,12 +82,12 @@ def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
 
 
 def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_result:
-    """Replace a file with `data`, with mode 0600, and return the status of the new file.
+    """Replace a file with `data`, or create it with mode 0600. Return the status of the new file.
 
     The caller must have locked it. Raises `error` if it cannot be written.
     """
     try:
-        return files.replace_file(path, data)
+        return files.replace_file(path, data, keep_access=True)
     except OSError as cause:
         raise error(f"cannot write {path}: {os_reason(cause)}") from cause
 
@@ -153,6 +167,21 @@ def read_utc(text: str, what: str, error: type[ParleyError]) -> datetime:
     if time.utcoffset() != timedelta(0):
         raise error(f"invalid {what} {shown}: expected UTC, with Z at its end")
     return time
+
+
+def _open_lock(path: Path) -> int:
+    """Open a lock file, which is created if needed; raises OSError."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    try:
+        files.set_owner(descriptor, path.parent)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _lock(descriptor: int) -> None:

@@ -7,10 +7,10 @@ base64 (RFC 4648, padded), in lines of at most 76 characters
 import binascii
 import os
 from base64 import b64decode, b64encode
-from pathlib import Path
 from typing import Final
 
 from parley._crypto.errors import StatementError
+from parley._crypto.files import create_file
 from parley._crypto.keyfile import PathLike
 from parley._crypto.statements import Statement
 from parley._node.errors import FileError, os_reason
@@ -34,22 +34,13 @@ def save_statement(path: PathLike, statement: Statement) -> None:
         save_statement("revocation", statement)
         assert load_statement("revocation") == statement
     """
-    place = Path(path)
     try:
         # A new file: a revocation that is kept for later must not be replaced by mistake.
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        create_file(path, format_statement(statement))
     except OSError as error:
         raise FileError(
-            f"cannot create the statement file '{place}': {os_reason(error)}"
+            f"cannot create the statement file '{os.fspath(path)}': {os_reason(error)}"
         ) from error
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(format_statement(statement))
-            file.flush()
-            os.fsync(descriptor)
-    except OSError as error:
-        place.unlink(missing_ok=True)
-        raise FileError(f"cannot write the statement file '{place}': {os_reason(error)}") from error
 
 
 def load_statement(path: PathLike) -> Statement:

@@ -281,9 +281,9 @@ def test_files_and_directories_are_accessible_only_to_the_owner(
     assert mode(path) == 0o600
     assert mode(path.with_name("known_peers.lock")) == 0o600
     assert mode(tmp_path / "one") == mode(tmp_path / "one" / "two") == 0o700
-    path.chmod(0o644)
+    path.chmod(0o640)
     KnownPeers(path).add(B, None, NOW)
-    assert mode(path) == 0o600
+    assert mode(path) == 0o640  # a group that the operator chose can still read it
     assert sorted(os.listdir(path.parent)) == ["known_peers", "known_peers.lock"]
 
 
