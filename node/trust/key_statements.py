@@ -312,7 +312,7 @@ class KeyStatements:
             # Parsing a large file costs more than another node pays for a statement.
             is_current = self.error is None and self.stamp() == self._stamp
             table = change(self.table if is_current else self._read())
-            data = _lines(table)
+            data = format_lines(table)
             if len(data) > MAX_FILE_SIZE:
                 raise KeyStatementsError(
                     f"cannot write {self.path}: it would exceed {MAX_FILE_SIZE:,} bytes"
@@ -358,7 +358,7 @@ def read_table(path: PathLike, *, follow: bool = True) -> StatementTable:
 
 def _read_file(path: Path) -> tuple[list[StoredStatement], dict[NodeId, Decision]]:
     data, _ = read_file(path, MAX_FILE_SIZE, KeyStatementsError)
-    return _parse(data, path)
+    return read_lines(data, path)
 
 
 def _log_changes(before: StatementTable, table: StatementTable) -> None:
@@ -404,7 +404,8 @@ def _log_successor(before: StatementTable, table: StatementTable, origin: NodeId
         )
 
 
-def _lines(table: StatementTable) -> bytes:
+def format_lines(table: StatementTable) -> bytes:
+    """Return the lines of a file with the statements and decisions of a table."""
     lines = [
         f"statement {base64.b64encode(one.statement.encoded).decode()} {utc_text(one.time)}\n"
         for one in table.stored.values()
@@ -416,7 +417,12 @@ def _lines(table: StatementTable) -> bytes:
     return "".join(lines).encode("ascii")
 
 
-def _parse(data: bytes, path: Path) -> tuple[list[StoredStatement], dict[NodeId, Decision]]:
+def read_lines(data: bytes, path: Path) -> tuple[list[StoredStatement], dict[NodeId, Decision]]:
+    """Parse the content of the file at `path`, without verifying its statements.
+
+    Raises:
+        KeyStatementsError: a line is malformed; the error names it.
+    """
     stored: list[StoredStatement] = []
     decisions: dict[NodeId, Decision] = {}
     for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n") if data else [], 1):

@@ -8,6 +8,7 @@ from typing import Final
 
 from parley._crypto.errors import IdentityError, UnknownAlgorithmError
 from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import KeyStatementsError
 from parley._node.journal.errors import JournalFormatError
 from parley._node.messaging.formats import FormatError
 from parley._node.protocol.errors import LocalError, RemoteProtocolError
@@ -41,6 +42,8 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "federation": (LbmDecodeError,),
     # Reading cell 14; the reasons for which a statement is refused are compared.
     "statement": (LbmDecodeError, IdentityError),
+    # Reading the file of a node's statements.
+    "key_statements": (KeyStatementsError,),
 }
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)

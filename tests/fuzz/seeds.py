@@ -5,12 +5,15 @@ compares and ends with 1 where they differ. What the fuzzer found has other name
 """
 
 import sys
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from parley._crypto.identity import NodeId
+from parley._crypto.statements import Statement
 from tests.fuzz import batch_seeds, dialect_seeds
 from tests.fuzz.federation import (
     DIAL,
@@ -275,6 +278,31 @@ def statement() -> Seeds:
             yield bytes([readers[vector["kind"]]]) + data
 
 
+def key_statements() -> Seeds:
+    """The lines of short statements, decisions about them, and lines that are wrong."""
+    time = "2027-01-01T00:00:00Z"
+    lines: list[str] = []
+    ids: list[NodeId] = []
+    for vector in read("keys")["vectors"]:
+        if vector["kind"] == "statement" and "expected" in vector:
+            statement = Statement.parse(unhex(vector["input"]))
+            if len(statement.encoded) <= 450:
+                lines.append(f"statement {b64encode(statement.encoded).decode()} {time}")
+                ids += [statement.origin, statement.successor or statement.origin]
+    decisions = [
+        f"decision {origin} {successor} {time}"
+        for origin, successor in ((ids[0], ids[1]), (ids[0], "none"), (ids[1], ids[0]))
+    ]
+    for line in (*lines[:8], *decisions, ""):
+        yield f"{line}\n".encode()
+    for line in (lines[0], decisions[0]):
+        for wrong in (line[:-1], line[:-21], f"{line} more", line.replace("A", "="), line.upper()):
+            yield f"{wrong}\n".encode()
+    yield "\n".join([*lines[:4], *decisions]).encode()
+    yield "\n".join([*decisions, *lines[3::-1], lines[0]]).encode()
+    yield f"statement AAAA {time}\n".encode()
+
+
 def planted() -> Seeds:
     """A map of one cell."""
     yield cells_payload(version=1)
@@ -293,6 +321,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     "audit": audit,
     "federation": federation,
     "statement": statement,
+    "key_statements": key_statements,
     PLANTED: planted,
 }
 

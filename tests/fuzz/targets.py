@@ -11,7 +11,7 @@ from typing import Final
 TARGETS: Final = (
     *("decoder", "frames", "events", "handshake", "connection", "resume", "batch"),
     *("simproto", "named", "relay", "relay_client", "formats"),
-    *("journal", "audit", "federation", "statement"),
+    *("journal", "audit", "federation", "statement", "key_statements"),
 )
 # Those whose inputs are scripts: after how many bytes.
 SCRIPTED: Final = {

@@ -6,8 +6,10 @@ Written from the document. The store is a list of statements; which ids are name
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import strptime
 from typing import Any, Final, Protocol
 
 from tests.reference import cbor
@@ -353,6 +355,52 @@ def read_file(data: bytes) -> bytes:
     if base64.b64encode(statement) != text:
         raise Invalid("malformed", "base64 that is not canonical")
     return statement
+
+
+def read_store(data: bytes) -> tuple[list[bytes], dict[bytes, bytes | None]]:
+    """The statements in the file of a node, the first of each slot, and the decisions in it, the
+    last about each ID; raises Invalid.
+
+    Only with the form of base64 and of times that a node writes.
+    """
+    stored: dict[bytes, bytes] = {}
+    decisions: dict[bytes, bytes | None] = {}
+    lines = data.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    for line in lines:
+        match line.split(b" "):
+            case [b"statement", text, time]:
+                statement = _unwrapped(base64.b64decode, text)
+                if base64.b64encode(statement) != text:
+                    raise Invalid("malformed", "base64 that is not canonical")
+                stored.setdefault(read(statement).slot, statement)
+            case [b"decision", origin, successor, time]:
+                decisions[_id_of(origin)] = None if successor == b"none" else _id_of(successor)
+            case _:
+                raise Invalid("malformed", "a line")
+        if re.fullmatch(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", time) is None:
+            raise Invalid("malformed", "a time")
+        try:
+            strptime(time.decode(), "%Y-%m-%dT%H:%M:%SZ")
+        except ValueError as error:
+            raise Invalid("malformed", "a time") from error
+    return list(stored.values()), decisions
+
+
+def _id_of(text: bytes) -> bytes:
+    """The node id of 52 characters of base32 in lower case."""
+    node = _unwrapped(base64.b32decode, text.upper() + b"====")
+    if len(node) != 32 or base64.b32encode(node)[:52].lower() != text:
+        raise Invalid("malformed", "a node id")
+    return node
+
+
+def _unwrapped(decode: Callable[[bytes], bytes], text: bytes) -> bytes:
+    try:
+        return decode(text)
+    except binascii.Error as error:
+        raise Invalid("malformed", "base64 or base32") from error
 
 
 def key_file_id(data: bytes) -> bytes:
