@@ -9,7 +9,9 @@ import pytest
 from parley import Identity, NodeId, Statement, create_revocation, create_succession
 from parley._crypto.identity import RecoveryKey
 from parley._node.protocol.limits import PRESENTED_STATEMENTS
+from parley._node.trust.key_statements import format_lines
 from parley._node.trust.statement_table import (
+    MAX_BYTES,
     MAX_STATEMENTS,
     MAX_STEPS,
     MAX_UNNAMED,
@@ -236,6 +238,24 @@ def test_a_full_table_has_no_room(revocations: list[tuple[Identity, Statement]])
     *some, last = [statement for _, statement in revocations]
     assert not table_of(*some).has_room(last, records)
     assert table_of(*some[1:]).has_room(last, records)
+
+
+def test_a_table_has_room_for_a_number_of_bytes(
+    revocations: list[tuple[Identity, Statement]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = IdsOnRecord(only(*(one for one, _ in revocations)), NONE)
+    *some, last = [statement for _, statement in revocations[:4]]
+    size = sum(len(one.encoded) for one in (*some, last))
+    for limit, has_room in ((size, True), (size - 1, False)):
+        monkeypatch.setattr("parley._node.trust.statement_table.MAX_BYTES", limit)
+        assert table_of(*some).has_room(last, records) is has_room
+
+
+def test_the_file_of_a_full_table_has_at_most_six_megabytes() -> None:
+    """The threat model names this size, because each new statement rewrites the file."""
+    lines = format_lines(table_of(create_revocation(Identity.create())))
+    overhead = len(lines.replace(lines.split(b" ")[1], b""))
+    assert 4 * (MAX_BYTES + 2 * MAX_STATEMENTS) // 3 + MAX_STATEMENTS * overhead < 6_000_000
 
 
 def test_ids_of_first_use_have_room_for_a_part(
