@@ -181,7 +181,9 @@ class Container:
         start = len(self.magic) + 1
         magic, form = data[: len(self.magic)], data[len(self.magic) : start]
         if magic != self.magic or form not in (_PLAIN, _SEALED):
-            raise malformed(path, f"it is not {self.name} of version 1")
+            others = [kind.name for kind in _KINDS if kind != self and data.startswith(kind.magic)]
+            is_other = "".join(f"it is {name}; " for name in others)
+            raise malformed(path, f"{is_other}it is not {self.name} of version 1")
         if form == _SEALED:
             start += _COSTS.size
             if len(data) < start:

@@ -153,6 +153,7 @@ def _decide(who: str, named: str | None, out: Output) -> None:
     if successor is None:
         out.effect = f"refused the successors of {origin}"
         out.print(f"refused     every successor of {old}")
+        out.print(f"words       {fingerprint(origin)}")
         out.print("            the ID stays ended, and no node takes its place")
         if table.successions_of(origin):
             out.print(f"to undo     parley peers accept {origin.short} --as ID")
@@ -162,6 +163,8 @@ def _decide(who: str, named: str | None, out: Output) -> None:
         out.print(f"words       {fingerprint(successor)}")
         out.print(f"in place of {old}")
         out.print(f"words       {fingerprint(origin)}")
+        (by,) = (one for one in table.successions_of(origin) if one.successor == successor)
+        out.print(f"signed by   {_signer(by)}")
         out.print("            it also has the rights that were granted to the old ID")
         if table.has_ended(successor):
             ending = describe_end(table, successor, out.petnames)

@@ -37,7 +37,8 @@ class Ending:
 def describe_end(table: StatementTable, origin: NodeId, petnames: Petnames) -> Ending:
     """Describe what became of an ended ID."""
     outcome, successor = outcome_of(table, origin), table.successor_of(origin)
-    who = petnames.of(origin) or origin.short
+    name = petnames.of(origin)
+    who, owner = name or origin.short, name or "its owner"
     text = mend = ""
     match outcome:
         case Outcome.FOLLOWED:
@@ -50,14 +51,16 @@ def describe_end(table: StatementTable, origin: NodeId, petnames: Petnames) -> E
             text = "it was revoked, and no node takes its place"
         case Outcome.CONFLICT:
             text = f"two successors claim to be {who}"
-            mend = f"ask {who} which is right, then run: parley peers accept {origin.short} --as ID"
+            mend = (
+                f"ask {owner} which is right, then run: parley peers accept {origin.short} --as ID"
+            )
         case Outcome.QUESTION:
             several = len(table.successions_of(origin)) > 1
             text = f"a statement names a successor of {who}, which you have not accepted"
             if several:
                 text = f"two statements name successors of {who}, which you have not accepted"
             mend = (
-                f"compare the words with {who} over another channel, then run: parley peers "
+                f"compare the words with {owner} over another channel, then run: parley peers "
                 f"accept {origin.short}{' --as ID' if several else ''}"
             )
     if successor is not None and table.has_ended(successor):

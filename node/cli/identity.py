@@ -49,10 +49,14 @@ def new(
         path = _save(path, identity, passphrase)
         _show(out, path, identity, passphrase is not None)
         return
+    target = default_key_path() if path is None else path
+    if os.path.abspath(recovery) == os.path.abspath(target):
+        raise ConfigError(
+            f"cannot create '{recovery}': the key file and the recovery file need different paths"
+        )
     stronger = None if recovery_algorithm is None else require_name("signing", recovery_algorithm)
     identity, key = Identity.create_recoverable(names, recovery=stronger)
     save_recovery(recovery, key, read_passphrase(recovery_passphrase_file or passphrase_file))
-    target = default_key_path() if path is None else path
     existed = os.path.lexists(target)
     try:
         path = _save(path, identity, passphrase)

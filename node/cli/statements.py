@@ -45,6 +45,11 @@ def succeed(
             "cannot create a succession: give either --recovery, or --old-key for an identity "
             "without a recovery key"
         )
+    if signer.node_id == successor.node_id:
+        raise ConfigError(
+            f"cannot name '{new_key}' as the successor: it is the key of the old identity; create "
+            "another one with: parley id new KEY --recovery FILE"
+        )
     statement = create_succession(signer, successor)
     save_statement(statement_path, statement)
     out = Output(as_json)

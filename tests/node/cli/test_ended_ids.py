@@ -220,15 +220,24 @@ def test_a_succession_by_the_primary_key_is_a_question(parley: Parley, bob: Bob)
     shown = parley("peers", "show")
     assert "now         a statement names a successor of carol, which you have not" in shown.out
     assert f"then run: parley peers accept {carol.node_id.short}\n" in shown.out
+    assert "compare the words with carol over another channel" in shown.out
     done = parley("peers", "accept", "carol")
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[:4] == [
+    assert done.out.splitlines()[:5] == [
         f"accepted    {next_carol.node_id} (carol)",
         f"words       {fingerprint(next_carol.node_id)}",
         f"in place of {carol.node_id} (carol)",
         f"words       {fingerprint(carol.node_id)}",
+        "signed by   its primary key",
     ]
     assert read_table(bob.stored).granted(carol.node_id) == next_carol.node_id
+
+
+def test_a_question_about_an_id_without_a_name(parley: Parley, bob: Bob) -> None:
+    path = bob.saved(create_succession(Identity.create(), Identity.create()))
+    done = parley("peers", "apply", path, "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert "to do       compare the words with its owner over another channel" in done.out
 
 
 def test_a_server_that_asks_about_each_successor(
@@ -269,6 +278,14 @@ def test_a_conflict_is_decided_by_a_person(parley: Parley, bob: Bob, who: str) -
     done = parley("peers", "accept", who, "--as", bob.other.node_id.short)
     assert (done.code, done.err) == (0, "")
     assert read_table(bob.stored).granted(bob.id) == bob.other.node_id
+    assert done.out.splitlines() == [
+        f"accepted    {bob.other.node_id} (bob)",
+        f"words       {fingerprint(bob.other.node_id)}",
+        f"in place of {bob.id} (bob)",
+        f"words       {fingerprint(bob.id)}",
+        "signed by   its recovery key",
+        "            it also has the rights that were granted to the old ID",
+    ]
 
 
 def test_a_decision_can_be_changed(parley: Parley, bob: Bob) -> None:
@@ -277,6 +294,7 @@ def test_a_decision_can_be_changed(parley: Parley, bob: Bob) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
         f"refused     every successor of {bob.id} (bob)",
+        f"words       {fingerprint(bob.id)}",
         "            the ID stays ended, and no node takes its place",
         f"to undo     parley peers accept {bob.id.short} --as ID",
     ]

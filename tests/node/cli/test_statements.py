@@ -115,6 +115,14 @@ def test_no_half_of_an_identity_is_left(parley: Parley, tmp_path: Path) -> None:
     assert "a file already exists there" in done.err
     assert key.read_bytes() == b"dear"
     assert not recovery.exists()
+    done = parley("id", "new", str(recovery), "--recovery", str(recovery))
+    assert done == (
+        2,
+        "",
+        f"parley: cannot create '{recovery}': the key file and the recovery file need different "
+        "paths\n",
+    )
+    assert not recovery.exists()
     recovery.write_bytes(b"dear too")
     other = tmp_path / "other"
     done = parley("id", "new", str(other), "--recovery", str(recovery))
@@ -208,8 +216,9 @@ def test_what_cannot_succeed(parley: Parley, tmp_path: Path) -> None:
         (new, (*by_recovery, *by_key), 2, "give either --recovery, or --old-key"),
         (new, by_key, 2, "only that can name a successor; give --recovery FILE"),
         (plain, by_recovery, 2, "create it with: parley id new KEY --recovery FILE"),
-        (old, by_recovery, 6, "the successor has a key of the origin"),
-        (new, ("--recovery", str(old)), 6, "it is not a recovery file of version 1"),
+        (old, by_recovery, 2, "it is the key of the old identity; create another one with:"),
+        (new, ("--recovery", str(old)), 6, "it is a key file; it is not a recovery file of"),
+        (recovery, by_recovery, 6, "it is a recovery file; it is not a key file of version 1"),
     ):
         done = parley("id", "succeed", str(key), *options, "--out", str(path))
         assert (done.code, done.out) == (code, ""), done
