@@ -137,6 +137,7 @@ class TrustDecision:
             address=self._live.name,
             dialled=self._live.core.initiator,
             predecessors=identified.identity.predecessors,
+            accepted=identified.identity.accepted,
         )
         text = await hook.refusal(candidate, self._live.config.tuning.accept_timeout)
         return None if text is None else NotTrustedError(text)

@@ -435,7 +435,19 @@ class Candidate:
     no rights. info: the application data that it claims, at most 1,024 bytes encoded. address: the
     dialled address without a node ID. If the peer dialled, its host or `unix`; for a byte stream,
     `stream`. dialled: whether this node dialled, or was the initiator over a byte stream.
-    predecessors: the ended node IDs that it has taken the place of (section 22).
+    predecessors: the ended node IDs that it has taken the place of (section 22). accepted: those of
+    them whose successors a person accepted, so that it also has the rights granted to them.
+
+    Example:
+
+        from parley import Identity, Node
+
+        members = {peer.node_id}
+
+        async def member(candidate):
+            return not members.isdisjoint([candidate.node_id, *candidate.accepted])
+
+        server = Node(Identity.create(), trust=member)
     """
 
     node_id: NodeId
@@ -444,6 +456,7 @@ class Candidate:
     address: str
     dialled: bool
     predecessors: tuple[NodeId, ...] = ()
+    accepted: tuple[NodeId, ...] = ()
 
 
 AcceptHook = Callable[[Candidate], Awaitable[bool | None]]

@@ -182,8 +182,9 @@ async def test_a_new_address_of_a_successor_is_recorded_for_its_predecessor(tmp_
     assert line.names == ("memory://before", "memory://new")
 
 
-async def test_a_candidate_has_its_predecessors() -> None:
+async def test_a_candidate_and_a_peer_have_their_predecessors() -> None:
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    first = Identity.create()
     candidates: list[Candidate] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -192,10 +193,26 @@ async def test_a_candidate_has_its_predecessors() -> None:
 
     statements = KeyStatements()
     statements.apply(create_succession(recovery, new).encoded)
+    statements.apply(create_succession(first, new).encoded)
+    statements.decide(first.node_id, new.node_id)
     server = Node(Identity.create(), trust=hook, statements=statements)
     async with server, Node(new) as client:
-        await client.connect(await server.listen("memory://candidate"))
-    assert [one.predecessors for one in candidates] == [(old.node_id,)]
+        peer = await client.connect(await server.listen("memory://candidate"))
+        await peer.ping()
+        (there,) = server.peers
+
+        def found() -> list[tuple[NodeId, ...]]:
+            return [there.predecessors, there.accepted]
+
+        assert found() == [(old.node_id, first.node_id), (first.node_id,)]
+        statements.decide(old.node_id, new.node_id)
+        assert found() == [(old.node_id, first.node_id)] * 2
+        statements.decide(first.node_id, None)
+        assert found() == [(old.node_id,)] * 2
+        assert [peer.predecessors, peer.accepted] == [(), ()]
+    before = candidates[0]
+    assert before.predecessors == (old.node_id, first.node_id)
+    assert before.accepted == (first.node_id,)
 
 
 async def test_another_process_ends_an_id_by_the_file(tmp_path: Path) -> None:
