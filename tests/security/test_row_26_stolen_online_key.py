@@ -17,6 +17,7 @@ from parley._crypto.registry import SIGNING
 from parley._lbm import keys
 from parley._node.federation.cards import sign_card
 from parley.errors import IdentityEndedError, NotTrustedError, PeerClosedError, StatementError
+from parley.trust import OneOf
 from tests.node.trust.server_with_peers import EVE, Members, server_with_peers
 from tests.security.forgery import CONSENT, content_of, part_of, sign, statement
 
@@ -136,6 +137,20 @@ def test_an_ml_dsa_identity_has_no_weaker_recovery_key() -> None:
     with pytest.raises(StatementError) as caught:
         node.connections.offer_statement(encoded)
     assert caught.value.reason == "signer"
+
+
+@pytest.mark.parametrize("posing", [DROPPED, SWAPPED, REUSED], ids=["first", "swapped", "own"])
+async def test_another_recovery_key_is_another_identity(posing: Identity) -> None:
+    """The thief shows the stolen key without the owner's commitment, or with another one."""
+    alice = Node(Identity.create(), trust=OneOf([OWNER.node_id]))
+    async with alice, Node(posing) as thief, Node(OWNER) as owner:
+        place = await alice.listen("memory://alice")
+        with pytest.raises((NotTrustedError, PeerClosedError)):
+            await (await thief.connect(place)).ping()
+        await thief.listen("memory://thief")
+        with pytest.raises(NotTrustedError):
+            await alice.connect(f"memory://thief#{OWNER.node_id}")
+        await (await owner.connect(place)).ping()
 
 
 async def test_the_thief_is_locked_out_in_every_direction() -> None:

@@ -554,6 +554,26 @@ def test_a_server_follows_what_is_applied(
     assert parley(*info, str(tmp_path / "new")).code == 0
 
 
+def test_a_context_follows_the_successor(
+    processes: Processes, parley: Parley, bob: Bob, tmp_path: Path
+) -> None:
+    """A context with the old ID leads to the new one, and to none after a revocation."""
+    save_identity(tmp_path / "new", bob.new)
+    _, (address,) = processes.serve("--identity", str(tmp_path / "new"))
+    place = address.partition("#")[0]
+    assert parley("context", "add", "work", f"{place}#{bob.id}").code == 0
+    refused = parley("ping", "@work", "--count", "1")
+    assert refused.code == 4
+    assert parley("peers", "apply", bob.succession(), "--yes").code == 0
+    done = parley("ping", "@work", "--count", "1", "--json")
+    assert done.code == 0
+    assert said(done, "connected")[0]["node_id"] == str(bob.new.node_id)
+    assert parley("peers", "apply", bob.saved(create_revocation(bob.new)), "--yes").code == 0
+    ended = parley("ping", "@work", "--count", "1")
+    assert ended.code == 4
+    assert f"the node ID {bob.id}" in ended.err
+
+
 def test_a_server_that_asks_and_the_commands_agree(
     processes: Processes, parley: Parley, bob: Bob, tmp_path: Path
 ) -> None:

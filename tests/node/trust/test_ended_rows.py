@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from parley._node.peer.login import log_in
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.server.federation import Federation, succeeded
 from parley._node.settings.tables import BusSettings, FederationSettings
+from parley._node.testing.proxy import FaultyProxy
 from parley._node.trust.policies import Pinned, restrict_to_node
 from parley._node.tunnels.dial import dial_tunnel
 from parley.trust import AnyPeer, Candidate, KeyStatements, KnownPeers
@@ -467,6 +468,29 @@ async def test_a_suspended_session_with_an_ended_id_ends_where_it_was_dialled() 
         there.eve_node.statements.apply(create_revocation(there.server.identity).encoded)
         assert (await there.eve.closed()).code == CloseCode.PEER_NOT_TRUSTED
         assert not there.eve.is_suspended
+
+
+async def test_a_suspended_session_is_not_resumed_with_the_successor(bob: Succession) -> None:
+    """The successor answers at the old address, and presents the statement."""
+    client, new = (node_of(one, resume=20.0) for one in (Identity.create(), bob.new))
+    bob.follow(new)
+    async with client, new, AsyncExitStack() as running:
+        old = await running.enter_async_context(node_of(bob.old, resume=20.0))
+        place = await old.listen("tcp://127.0.0.1:0")
+        async with FaultyProxy(place) as proxy:
+            peer = await client.connect(proxy.address)
+            await peer.ping()
+            proxy.stall()
+            proxy.cut()
+            await eventually(lambda: peer.is_suspended and old.peers[0].is_suspended)
+            await running.aclose()
+            await new.listen(place.partition("#")[0])
+            proxy.resume()
+            with anyio.fail_after(2 * PATIENCE):
+                assert (await peer.closed()).code == CloseCode.PEER_NOT_TRUSTED
+            assert (peer.node_id, peer.resumes) == (bob.old.node_id, 0)
+            assert client.successor_of(bob.old.node_id) == bob.new.node_id
+            assert (await client.connect(proxy.address)).node_id == bob.new.node_id
 
 
 async def test_a_once_key_is_not_that_of_the_successor(bob: Succession) -> None:
