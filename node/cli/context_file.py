@@ -12,10 +12,12 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from parley._crypto.identity import NodeId
 from parley._node.errors import AddressError, ConfigError, FileError, ParleyError, os_reason
 from parley._node.transport.address import Address
 from parley._node.trust.files import home_directory, locked, replace_file
@@ -56,6 +58,15 @@ class Contexts:
     def in_use(self) -> str | None:
         """The name of the selected context."""
         return self._read()[1]
+
+    def node_ids(self) -> frozenset[NodeId]:
+        """Return the node IDs in the addresses of all contexts."""
+        found = set[NodeId]()
+        for context in self.all().values():
+            with suppress(AddressError):  # the command that uses it reports it
+                address = Address.parse(context.address or "")
+                found |= {one for one in (address.node_id, *address.on_the_way) if one is not None}
+        return frozenset(found)
 
     def find(self, name: str) -> Context:
         """Return the context of this name, or raise ConfigError."""

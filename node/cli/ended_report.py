@@ -178,6 +178,9 @@ def _followed(settings: Settings, known_peers: Path | None) -> Iterator[tuple[No
     if not isinstance(settings.federation.accounts, str):
         for text in settings.federation.accounts:
             yield NodeId.parse(text), "federation.accounts"
+    for text, node_ids in settings.federation.followed_ids.items():
+        for node_id in node_ids:
+            yield node_id, f"federation.follow {text}"
 
 
 def _granted(settings: Settings) -> Iterator[tuple[NodeId, str]]:

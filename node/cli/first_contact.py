@@ -16,7 +16,7 @@ from parley._crypto.identity import Identity, NodeId
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.prompts import can_prompt, prompt_yes_no
-from parley._node.cli.run import dial, peer_fields
+from parley._node.cli.run import dial, make_node, peer_fields
 from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.logs import one_line
 from parley._node.node import Node
@@ -45,7 +45,7 @@ async def open_node(options: NodeOptions, out: Output, address: str) -> AsyncIte
             it can't be reached.
     """
     identity = await _identity_for(options, out, Address.parse(address))
-    async with Node(identity, config=options.config, statements=options.statements()) as node:
+    async with make_node(options, identity=identity) as node:
         yield node
 
 
@@ -101,7 +101,7 @@ async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
         return False
 
     identity = options.temporary_identity()
-    async with Node(identity, config=options.config, statements=options.statements()) as node:
+    async with make_node(options, identity=identity) as node:
         try:
             await dial(node, str(address), look)
         except NotTrustedError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from parley._crypto.identity import Identity
+from parley._crypto.identity import Identity, NodeId
 from parley._crypto.keyfile import load_identity
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._node.cli.context_file import Context, Contexts, resolve_address
@@ -24,7 +24,7 @@ from parley._node.cli.param_types import (
     warn,
 )
 from parley._node.config import NodeConfig
-from parley._node.errors import ConfigError, FileError, NotTrustedError
+from parley._node.errors import ConfigError, FileError, NotTrustedError, ParleyError
 from parley._node.settings import ServeSettings, Settings, load_settings
 from parley._node.settings.sources import AtLeast
 from parley._node.transport.address import Address
@@ -180,6 +180,13 @@ class NodeOptions:
             present=serve.present_statements,
             known_peers=known_peers,
         )
+
+    def watched_ids(self) -> frozenset[NodeId]:
+        """Return the node IDs in the user's contexts, which are on record for statements."""
+        try:
+            return Contexts().node_ids()
+        except ParleyError:
+            return frozenset()  # the commands for contexts report it
 
     @property
     def uses_own_identity(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from parley._crypto.identity import Identity
 from parley._node.cli.logging_setup import set_up_logging
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, ignore_lost_output
@@ -124,15 +125,20 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
 
 
 def make_node(
-    options: NodeOptions, trust: TrustPolicy | None = None, journal: "Journal | None" = None
+    options: NodeOptions,
+    trust: TrustPolicy | None = None,
+    journal: "Journal | None" = None,
+    *,
+    identity: Identity | None = None,
 ) -> Node:
-    """Return a node with the identity and the settings of the options."""
+    """Return a node with the settings of the options, and with their identity or another one."""
     return Node(
-        options.identity(),
+        options.identity() if identity is None else identity,
         config=options.config,
         trust=trust,
         journal=journal,
         statements=options.statements(),
+        watch=options.watched_ids(),
     )
 
 

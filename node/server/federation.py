@@ -151,7 +151,7 @@ class Federation:
     ) -> None:
         self._node = node
         self._settings = settings
-        self._named = settings.all_members | settings.carried
+        self._named = settings.named_ids
         # The settings with the accepted successors of ended members in their place.
         self._current = settings
         self._loop: Backend | None = None
@@ -301,7 +301,7 @@ class Federation:
         require_others(self._node.node_id, settings)
         self._use(succeeded(settings, self._node.statements.table, self._node.node_id))
         self._settings = settings
-        self._named = settings.all_members | settings.carried
+        self._named = settings.named_ids
         self._cards.share_statements()
 
     async def __aenter__(self) -> Self:

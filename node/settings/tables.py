@@ -15,7 +15,7 @@ from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.discovery.announcement import require_name
 from parley._node.errors import ConfigError
-from parley._node.federation.exports import Exports
+from parley._node.federation.exports import Exports, read_topic_name
 from parley._node.federation.limits import MOST_LINKS
 from parley._node.journal.options import LEAST_BUFFER_SIZE, SEGMENT_SIZE, Fsync, OnFailure
 from parley._node.protocol.config_types import check_types, setting
@@ -484,6 +484,17 @@ class FederationSettings:
     def carried(self) -> frozenset[NodeId]:
         """The servers of `carry`."""
         return node_ids("carry", self.carry, MOST_SERVERS)
+
+    @property
+    def named_ids(self) -> frozenset[NodeId]:
+        """The members, the servers of `carry`, and the owners and homes of topics in `follow`."""
+        return self.all_members.union(self.carried, *self.followed_ids.values())
+
+    @property
+    def followed_ids(self) -> Mapping[str, tuple[NodeId, ...]]:
+        """The node IDs in the patterns of `follow`, such as `TOPIC@SERVER`, by pattern."""
+        topics = {one: read_topic_name(one.removesuffix("/*")) for one in self.follow}
+        return {one: topic.to for one, topic in topics.items() if topic is not None}
 
 
 def node_ids(name: str, texts: Iterable[str], most: int) -> frozenset[NodeId]:

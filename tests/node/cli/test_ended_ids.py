@@ -420,7 +420,7 @@ def test_show_the_rules_that_name_an_ended_id(
     friends.add(bob.id, None, NOW)
     (tmp_path / "roles").write_text(f"{bob.id} writer\n{bob.other.node_id} reader\n")
     forward, link = f"news={PLACE}#{bob.id}", f"{PLACE}#{bob.id}"
-    right = f"{bob.id}=publish:shop.*"
+    right, topic = f"{bob.id}=publish:shop.*", f"news@{bob.other.node_id}/{bob.id}"
     (tmp_path / "parley.toml").write_text(
         f"""
         serve.trust = "./friends.txt"
@@ -430,6 +430,7 @@ def test_show_the_rules_that_name_an_ended_id(
         federation.members = ["{bob.id}", "{bob.other.node_id}"]
         federation.carry = ["{bob.id}"]
         federation.accounts = ["{bob.id}"]
+        federation.follow = ["{topic}", "prices", "other@{bob.other.node_id}"]
         bus.allow = ["{right}", "*=inspect:*"]
         """
     )
@@ -444,6 +445,7 @@ def test_show_the_rules_that_name_an_ended_id(
         "context away",
         f"serve.forward {forward}",
         "federation.accounts",
+        f"federation.follow {topic}",
     ]
     granted = [
         f"federation.links {link}",

@@ -10,6 +10,8 @@ from parley._crypto.errors import UnknownAlgorithmError
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import PassphraseCost, save_identity
 from parley._crypto.registry import NAMES, PARAMETERS
+from parley._crypto.statements import create_revocation
+from parley._node.cli.context_file import Context, Contexts
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.param_types import read_network_key
 from parley._node.cli.run import make_node
@@ -18,6 +20,7 @@ from parley._node.errors import ConfigError, FileError, KnownPeersError
 from parley._node.protocol.limits import Limits
 from parley._node.settings import Settings
 from parley._node.settings.tables import ServeSettings
+from parley._node.trust.key_statements import Offer
 from parley._node.trust.policies import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
 from tests.node.tuned import tuned
@@ -369,6 +372,28 @@ def test_commands_use_the_key_statements_of_the_home_directory(home: Path) -> No
     assert found.known_peers is not None
     assert found.known_peers.path == found.path.with_name("known_peers")
     assert make_node(common(fresh=True)).statements.path == found.path
+
+
+def test_the_ids_in_contexts_are_on_record(home: Path) -> None:
+    assert common().watched_ids() == frozenset()
+    identities = server, carrier, target = [Identity.create() for _ in range(3)]
+    contexts = Contexts()
+    for name, address in (
+        ("direct", f"tcp://127.0.0.1:1#{server.node_id}"),
+        ("via", f"via://127.0.0.1:1/{carrier.node_id}#{target.node_id}"),
+        ("unknown", "tcp://127.0.0.1:2"),
+        ("none", None),
+    ):
+        contexts.add(name, Context(address=address))
+    assert common().watched_ids() == {one.node_id for one in identities}
+    node = make_node(common(fresh=True))
+    ends = [create_revocation(one).encoded for one in (*identities, Identity.create())]
+    assert [node.connections.offer_statement(one) for one in ends] == [
+        *[Offer.STORED] * 3,
+        Offer.NOT_ON_RECORD,
+    ]
+    contexts.path.write_text("nonsense")
+    assert common().watched_ids() == frozenset()
 
 
 def test_a_server_sets_how_it_uses_key_statements() -> None:

@@ -125,6 +125,17 @@ async def test_settings_of_a_federation_name_ids(setting: str) -> None:
         assert not is_stored(node, ann)
 
 
+@pytest.mark.parametrize("pattern", ["news@{0}", "news@{1}/{0}", "news@{0}/*"])
+async def test_topics_in_settings_name_ids(pattern: str) -> None:
+    eve, home = Identity.create(), Identity.create()
+    follow = ("news", "bus@work", "*", pattern.format(eve.node_id, home.node_id))
+    async with new_node() as node:
+        assert not is_stored(node, eve)
+        async with federated(node, follow=follow):
+            assert is_stored(node, eve)
+            assert is_stored(node, home) == ("{1}" in pattern)
+
+
 async def test_changed_members_are_named() -> None:
     eve, node = Identity.create(), new_node()
     async with node, federated(node, members=(str(Identity.create().node_id),)) as federation:

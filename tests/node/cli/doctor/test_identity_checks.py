@@ -142,8 +142,14 @@ def test_a_server_that_asks(statements: KeyStatements) -> None:
     assert levels(ASKING) == {subject: Level.NOTE}
     known = KnownPeers(default_known_peers())
     known.add(old.node_id, "bob", NOW)
-    settings = replace(ASKING, federation=FederationSettings(accounts=(str(old.node_id),)))
-    rules = {f"known peers '{known.path}': bob", "federation.accounts"}
+    follow = f"news@{old.node_id}"
+    federation = FederationSettings(accounts=(str(old.node_id),), follow=(follow,))
+    settings = replace(ASKING, federation=federation)
+    rules = {
+        f"known peers '{known.path}': bob",
+        "federation.accounts",
+        f"federation.follow {follow}",
+    }
     found = levels(settings)
     assert {found[rule] for rule in rules} == {Level.WEAK}
     found = levels(replace(settings, serve=ServeSettings()))
