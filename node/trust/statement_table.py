@@ -49,6 +49,18 @@ class IdsOnRecord:
     `named` and `seen` are functions that tell whether an ID is named, for example in settings, or
     was only recorded on first use. Their results are kept, because the statements of a batch ask
     about the same IDs. Create another object for each batch, because these IDs change.
+
+    Example:
+
+        from datetime import UTC, datetime
+        from parley import Identity, create_revocation
+        from parley.trust import IdsOnRecord, KeyStatements, Offer
+
+        friend = Identity.create()
+        records = IdsOnRecord(friend.node_id.__eq__, lambda node_id: False)
+        statements = KeyStatements()
+        offered = statements.offer(create_revocation(friend), records, datetime.now(UTC))
+        assert offered is Offer.STORED
     """
 
     __slots__ = ("named", "seen")
