@@ -19,10 +19,9 @@ from parley._node.cli.completion.offered_names import store_names
 from parley._node.cli.first_contact import connect
 from parley._node.cli.options import SHARED, NodeOptions, apply_context
 from parley._node.cli.output import Output
-from parley._node.cli.run import run
+from parley._node.cli.run import make_node, run
 from parley._node.errors import CallRefused, ConfigError, ParleyError
 from parley._node.logs import one_line
-from parley._node.node import Node
 from parley._node.protocol.codes import ResultCode
 from parley._node.transport.address import Address
 from parley._node.trust.policies import FirstUse, Known, TrustPolicy, known_peers_of, parse_trust
@@ -223,7 +222,7 @@ async def _ask(
     if there == identity.node_id:
         identity = options.temporary_identity()  # a node cannot connect to itself
     with anyio.fail_after(seconds):
-        async with Node(identity, config=options.config, statements=options.statements()) as node:
+        async with make_node(options, identity=identity) as node:
             peer = await node.connect(str(target), trust=policy)
             return await fetch_offers(peer, timeout=seconds)
 

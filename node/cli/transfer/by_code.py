@@ -221,7 +221,7 @@ async def connect_by_code(
     identities = _identities(options, places)
     left = list(places)
     for identity in identities:
-        async with Node(identity, config=options.config, statements=options.statements()) as node:
+        async with make_node(options, identity=identity) as node:
             try:
                 peer = await _first(node, options, code, left, ready)
             except HandshakeError as error:
