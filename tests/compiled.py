@@ -22,6 +22,7 @@ CORE: Final = (
     "parley._node.remote.stream",
     "parley._node.peer.subscription",
     "parley._node.handlers.invoke",
+    "parley._node.journal.audit.direction",
 )
 # A substitute for a connection.
 STAND_INS: Final = frozenset(

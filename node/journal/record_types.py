@@ -249,7 +249,7 @@ class DirectionCheckpoint:
             raise JournalFormatError(
                 f"expected one counter for each stream: {more:,} are duplicates"
             )
-        place, epoch, generation, updates, unsealed = map(uint_value, value[1:6])
+        place, epoch, generation, updates, unsealed = [uint_value(one) for one in value[1:6]]
         return cls(hash_value(value[0]), place, epoch, generation, updates, unsealed, counters)
 
 

@@ -132,6 +132,7 @@ def test_contents_match_the_node(vector: Vector) -> None:
         ]
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 @pytest.mark.parametrize(("limit", "fits", "less"), [("PENDING", 4, 3), ("PENDING_SIZE", 150, 100)])
 def test_pending_batch_events_are_counted_once_by_size(
     monkeypatch: pytest.MonkeyPatch, limit: str, fits: int, less: int

@@ -68,6 +68,7 @@ def test_series_of_payloads_shares_one_content() -> None:
     assert read_content(1, CALL, series[0]).status == OK
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_MOST_OPENINGS", 8)
     for number in range(50):

@@ -22,6 +22,7 @@ from tests.node.journal.memory_journal import AUDITOR, RecordedPair, records_of
 # Labels.
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_number_of_labels_is_bounded_and_the_newest_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -77,6 +78,7 @@ def test_label_of_a_checkpoint_is_shortened_in_rows() -> None:
     assert max(len(topic or "") for topic in topics) <= LONGEST_TOPIC
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_a_checkpoint_has_no_more_labels_than_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "MAX_LABELS", 4)
     audited = from_its_checkpoint([[stream, f"topic:t{stream}"] for stream in range(1, 20)])
@@ -103,6 +105,7 @@ def test_texts_of_a_start_are_shortened_in_rows(name: str) -> None:
 # Secrets.
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_forgotten_secrets_are_reopened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -146,6 +149,7 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+@pytest.mark.pure  # It replaces a function of the core.
 def test_generation_with_too_many_updates_has_no_key(derived: list[bytes]) -> None:
     made = a_keyring(1)
     for said in (keyring.MOST_UPDATES + 1, 2**48 - 1):
@@ -153,6 +157,7 @@ def test_generation_with_too_many_updates_has_no_key(derived: list[bytes]) -> No
     assert not derived
 
 
+@pytest.mark.pure  # It replaces a function of the core.
 def test_checkpoints_of_earlier_epochs_do_not_rederive_all_secrets(derived: list[bytes]) -> None:
     most = keyring.MOST_UPDATES
     made, plain = a_keyring(1), a_keyring(1)
@@ -168,6 +173,7 @@ def test_checkpoints_of_earlier_epochs_do_not_rederive_all_secrets(derived: list
     assert len(made.steps) <= keyring.KEPT_EPOCHS
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

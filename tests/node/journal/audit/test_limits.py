@@ -26,6 +26,7 @@ from tests.node.journal.memory_journal import RecordedPair, records_of
 # Broken chains.
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 @pytest.mark.parametrize(("limit", "most"), [("MAX_KEPT", 10), ("MAX_KEPT_SIZE", 400)])
 def test_number_of_events_kept_after_a_break_is_bounded(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
@@ -46,6 +47,7 @@ def test_number_of_events_kept_after_a_break_is_bounded(
     assert broken.count(None) == len(broken) - bounded.kept
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_event_too_far_from_its_place_is_a_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -63,6 +65,7 @@ def test_event_too_far_from_its_place_is_a_finding(
     assert far.statuses["ok"] > 60
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_forgotten_copy_is_another_kind_of_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -77,6 +80,7 @@ def test_forgotten_copy_is_another_kind_of_finding(
     assert forgotten.statuses["ok"] == events_in(records) - 1
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_events_after_a_large_gap_are_rows_without_content(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -129,6 +133,7 @@ def unsealed() -> Records:
     return without_seals(records_of(made.journals[1].segments))
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 @pytest.mark.parametrize(("limit", "most"), [("MAX_PENDING", 10), ("MAX_PENDING_SIZE", 400)])
 def test_number_of_pending_rows_is_bounded(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
@@ -141,6 +146,7 @@ def test_number_of_pending_rows_is_bounded(
     assert len(audited.rows) == events_in(unsealed())
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_late_seal_covers_the_rows_still_pending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,6 +168,7 @@ def test_late_seal_covers_the_rows_still_pending(
     assert reported == {b"%d" % n: "unsealed" if n < 22 else "ok" for n in range(25)}
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_number_of_pending_rows_is_bounded_after_a_foreign_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -178,6 +185,7 @@ def test_number_of_pending_rows_is_bounded_after_a_foreign_event(
     assert audited.pending <= 10
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 def test_number_of_separately_counted_unknown_sessions_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
