@@ -131,6 +131,7 @@ def test_other_rows_of_too_many_dates_have_few_directories(tmp_path: Path) -> No
 # Notes that a task holds.
 
 
+@pytest.mark.pure  # It replaces a method of the core.
 def test_many_notes_are_given_out_before_there_are_many_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
