@@ -153,7 +153,7 @@ class Connections:
         self.links: set[Link] = set()  # running links
         self._via = ViaDialer(self.connect, self.current, backend)
         self.homes = Homes(self)
-        self._tunnels: WeakSet[TunnelService] = WeakSet()
+        self.tunnel_services: WeakSet[TunnelService] = WeakSet()
         self._collector = ConnectionCollector(
             config, self._peers, self._admission, self._sessions, self._held, self._once
         )
@@ -539,7 +539,7 @@ class Connections:
         the node already serves tunnels.
         """
         service = TunnelService(self.node_id, policy, self.accept, self.metrics, on_closed)
-        self._tunnels.add(service)
+        self.tunnel_services.add(service)
         offer_tunnels(self.handlers, service)
         return service
 
@@ -699,7 +699,7 @@ class Connections:
         yield labelled(catalogue.LINKS, states)
         dropped = self.statements.dropped.copy().items()
         yield labelled(catalogue.STATEMENTS_DROPPED, (((why,), n) for why, n in dropped))
-        yield family(catalogue.TUNNELS, sum(service.count for service in self._tunnels))
+        yield family(catalogue.TUNNELS, sum(service.count for service in self.tunnel_services))
 
     def _advertised(self, address: Address) -> Address:
         if self.config.plaintext == "only":

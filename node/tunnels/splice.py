@@ -19,7 +19,7 @@ _FINISHED: Final = -1
 class Splice:
     """Joins the stream `before`, towards the origin, with the stream `after`, towards the target.
 
-    `forward` and `back` count the bytes of Data received from each.
+    `sides` receive the Data of each; `forward` and `back` count its bytes.
     """
 
     def __init__(self, before: TunnelStream, after: TunnelStream, loop: Loop) -> None:
@@ -27,22 +27,22 @@ class Splice:
         self._over = loop.waiter()
         self._timeout = TUNNEL_IDLE
         self._code: int = CloseCode.CANCELLED  # code of the resets, unless `end` sets another
-        self._sides = _Side(self, before, after), _Side(self, after, before)
+        self.sides = SpliceSide(self, before, after), SpliceSide(self, after, before)
 
     @property
     def forward(self) -> int:
         """Bytes of Data towards the target."""
-        return self._sides[0].size
+        return self.sides[0].size
 
     @property
     def back(self) -> int:
         """Bytes of Data towards the origin."""
-        return self._sides[1].size
+        return self.sides[1].size
 
     @property
     def buffered(self) -> int:
         """Bytes of both directions that wait here for credit."""
-        return sum(len(side.writer.pending) for side in self._sides)
+        return sum(len(side.writer.pending) for side in self.sides)
 
     async def run(self) -> None:
         """Forward Data until the tunnel ends; cancellation resets both streams.
@@ -52,12 +52,12 @@ class Splice:
         """
         self._watch(-1)
         try:
-            for side in self._sides:
+            for side in self.sides:
                 side.stream.pass_to(side)
             await self._over
         finally:
             self._timer.cancel()
-            for side in self._sides:
+            for side in self.sides:
                 side.writer.close()
                 if self._code != _FINISHED:
                     side.stream.reset(self._code)
@@ -76,12 +76,12 @@ class Splice:
 
     def end_if_finished(self) -> None:
         """End the splice if both directions are finished."""
-        if all(side.writer.is_done for side in self._sides):
+        if all(side.writer.is_done for side in self.sides):
             self.end(_FINISHED)
 
-    def other_side(self, side: "_Side") -> "_Side":
+    def other_side(self, side: "SpliceSide") -> "SpliceSide":
         """Return the side that writes to the stream of `side`."""
-        first, second = self._sides
+        first, second = self.sides
         return second if side is first else first
 
     def _watch(self, passed: int) -> None:
@@ -94,7 +94,7 @@ class Splice:
         self._timer = self._loop.call_at(self._loop.now() + self._timeout, lambda: self._watch(now))
 
 
-class _Side:
+class SpliceSide:
     """Receives the Data of one `stream` and writes it to the other one with `writer`."""
 
     __slots__ = ("_give_back", "_splice", "size", "stream", "writer")

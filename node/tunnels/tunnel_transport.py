@@ -97,7 +97,9 @@ class TunnelWriter:
             self._stream.finish()
         self._on_taken(taken)
 
-    wake = writable  # called as a waiter for space
+    def wake(self) -> None:
+        """Continue, as a waiter for space."""
+        self.writable()
 
     def close(self) -> None:
         """Drop the waiting bytes and write nothing more."""

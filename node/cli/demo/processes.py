@@ -27,7 +27,7 @@ from parley._node.remote.requests import Call
 from parley._node.remote.stream import Stream
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import FederationSettings
-from parley._node.tunnels.tunnel_transport import TunnelWriter
+from parley._node.tunnels.splice import SpliceSide
 
 START_TIMEOUT = 15.0
 STOP_TIMEOUT = 5.0
@@ -206,7 +206,7 @@ async def serve_demo() -> None:
                         for line in lines:
                             await peer.publish(FEDERATION_ROOM, line)
                 case "lie":
-                    _lie()
+                    _lie(node)
             out.event("did")
     out.done()
 
@@ -222,14 +222,26 @@ def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lie() -> None:
-    """Flip a bit of the next message that this process forwards."""
-    honest = TunnelWriter.write
+def _lie(node: Node) -> None:
+    """Flip a bit of the next message that each tunnel through this process carries each way."""
+    for service in node.connections.tunnel_services:
+        for splice in service.splices:
+            for side in splice.sides:
+                side.stream.pass_to(_Liar(side))
 
-    def write(self: TunnelWriter, data: bytes, cost: int = 0) -> None:
+
+class _Liar:
+    """Receives the Data of one side of a splice, and forwards it with one bit flipped."""
+
+    def __init__(self, side: SpliceSide) -> None:
+        self._side = side
+        self.finished = side.finished
+        self.failed = side.failed
+        self.writable = side.writable
+
+    def data_received(self, data: bytes, cost: int) -> None:
+        """Forward Data. The first long one is changed, and the honest side gets all others."""
         if len(data) >= _LEAST_LIE:
-            TunnelWriter.write = honest  # type: ignore[method-assign] # restore the original method
+            self._side.stream.pass_to(self._side)
             data = data[:-1] + bytes((data[-1] ^ 1,))
-        honest(self, data, cost)
-
-    TunnelWriter.write = write  # type: ignore[method-assign] # the demo tampers with its own traffic
+        self._side.data_received(data, cost)
