@@ -119,9 +119,9 @@ async def _introduce(
     *,
     trusted: bool,
 ) -> None:
-    """Record an unknown node at an address, after asking the user, unless there are `lines` for it
-    or its predecessors. If `trusted` (`--trust first-use` is given), accept it without a question
-    when there is no terminal.
+    """Record an unknown node at an address, after asking the user. If there are `lines` for it or
+    its predecessors, add the address to the first of them instead. If `trusted` (`--trust
+    first-use` is given), accept the node without a question when there is no terminal.
     """
     words = fingerprint(there)
     if lines:
@@ -140,7 +140,8 @@ async def _introduce(
             f"at; its ID is {there} ({words}); append #NODEID to the address, or give --trust "
             "first-use"
         )
-    known_peers.add(there, place, datetime.now(UTC))
+    # A successor's line of its own would outlive a conflict about it, or a person's refusal.
+    known_peers.add(lines[0].node_id if lines else there, place, datetime.now(UTC))
 
 
 def _called(peer: KnownPeer) -> str:

@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.keyfile import save_identity
@@ -13,6 +15,7 @@ from parley._crypto.statements import create_succession
 from parley._node.cli.default_identity import default_key_path
 from parley._node.cli.first_contact import connect, open_node
 from parley._node.cli.output import Output
+from parley._node.cli.peers import forget
 from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.node import Node
 from parley._node.trust.key_statements import KeyStatements, default_key_statements
@@ -136,7 +139,35 @@ async def test_the_successor_of_a_known_peer_is_no_stranger(anyio_backend: str) 
             await call_on(host.place)
             shown = terminal.read()
         assert shown == f"parley: the node at {host.place} is already known as bob\n"
-        assert on_record() == {old.node_id: ("bob",), new.node_id: (host.place,)}
+        assert on_record() == {old.node_id: ("bob", host.place)}
+
+
+@pytest.mark.parametrize("end", ["conflict", "refuse", "forget"])
+async def test_a_successor_at_a_new_address_is_admitted_only_as_its_predecessor(
+    anyio_backend: str, end: str
+) -> None:
+    old, recovery = Identity.create_recoverable()
+    new, _ = Identity.create_recoverable()
+    async with hosted(new) as host:
+        KnownPeers(default_known_peers()).add(old.node_id, "bob", SEEN)
+        statements = KeyStatements(default_key_statements())
+        statements.apply(create_succession(recovery, new).encoded)
+        await call_on(host.place, trust="first-use")
+        await call_on(f"{host.place}#{new.node_id}", trust="known")
+        match end:
+            case "conflict":
+                other, _ = Identity.create_recoverable()
+                statements.apply(create_succession(recovery, other).encoded)
+            case "refuse":
+                statements.decide(old.node_id, None)
+            case _:
+                await to_thread.run_sync(
+                    partial(
+                        forget, "bob", accounts=False, known_peers=None, config=None, as_json=True
+                    )
+                )
+        with pytest.raises(NotTrustedError):
+            await call_on(host.place, trust="known")
 
 
 async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: str) -> None:
