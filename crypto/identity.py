@@ -195,8 +195,9 @@ class PublicIdentity:
     the commitment to the recovery key.
 
     Before a node asks a trust policy about a peer, it sets two more attributes (section 22):
-    `predecessors` are the ended node IDs that this one has taken the place of, and `accepted` those
-    of them whose successors a person accepted. Both are empty otherwise.
+    `predecessors` are the ended node IDs that this one has taken the place of, and
+    `accepted_predecessors` those of them whose successors a person accepted. Both are empty
+    otherwise.
 
     Example:
 
@@ -206,7 +207,14 @@ class PublicIdentity:
         assert public.algorithms[0] == public.primary
     """
 
-    __slots__ = ("_verifiers", "accepted", "entries", "node_id", "predecessors", "primary_key")
+    __slots__ = (
+        "_verifiers",
+        "accepted_predecessors",
+        "entries",
+        "node_id",
+        "predecessors",
+        "primary_key",
+    )
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         """Verify `entries` according to section 4.
@@ -215,7 +223,7 @@ class PublicIdentity:
             IdentityError: the entries are invalid.
         """
         self.predecessors: tuple[NodeId, ...] = ()
-        self.accepted: tuple[NodeId, ...] = ()
+        self.accepted_predecessors: tuple[NodeId, ...] = ()
         self.entries: tuple[Entry, ...] = tuple(entries)
         self.primary_key = PrimaryKey._of(self.entries)
         self.node_id = self.primary_key.node_id

@@ -150,14 +150,14 @@ class Peer:
         return () if node_id is None else self._statements.table.predecessors(node_id)
 
     @property
-    def accepted(self) -> tuple[NodeId, ...]:
+    def accepted_predecessors(self) -> tuple[NodeId, ...]:
         """The ended node IDs whose rights the peer has, because a person accepted it as their
         successor (section 22). They are a part of `predecessors`.
 
         Example:
 
             members = {peer.node_id}
-            assert not members.isdisjoint([peer.node_id, *peer.accepted])
+            assert not members.isdisjoint([peer.node_id, *peer.accepted_predecessors])
         """
         node_id = self.node_id
         return () if node_id is None else self._statements.table.accepted_predecessors(node_id)

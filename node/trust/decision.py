@@ -137,7 +137,7 @@ class TrustDecision:
             address=self._live.name,
             dialled=self._live.core.initiator,
             predecessors=identified.identity.predecessors,
-            accepted=identified.identity.accepted,
+            accepted_predecessors=identified.identity.accepted_predecessors,
         )
         text = await hook.refusal(candidate, self._live.config.tuning.accept_timeout)
         return None if text is None else NotTrustedError(text)
@@ -178,7 +178,7 @@ class TrustDecision:
         if table.has_ended(identity.node_id):
             return ended_error(table, identity.node_id)
         identity.predecessors = table.predecessors(identity.node_id)
-        identity.accepted = table.accepted_predecessors(identity.node_id)
+        identity.accepted_predecessors = table.accepted_predecessors(identity.node_id)
         return None
 
     async def _answer(self, trust: ResolvedPolicy) -> NotTrustedError | None:

@@ -145,7 +145,7 @@ class Pinned:
         """Return if the peer has the node ID, or a person accepted it as the successor; else raise
         NotTrustedError.
         """
-        if peer.node_id != self.node_id and self.node_id not in peer.accepted:
+        if peer.node_id != self.node_id and self.node_id not in peer.accepted_predecessors:
             raise _refusal(self, peer, f"{self.node_id} is expected")
 
 
@@ -185,7 +185,9 @@ class OneOf:
         """Return if the peer has one of the node IDs, or a person accepted it as the successor of
         one; else raise NotTrustedError.
         """
-        if peer.node_id not in self.node_ids and self.node_ids.isdisjoint(peer.accepted):
+        if peer.node_id not in self.node_ids and self.node_ids.isdisjoint(
+            peer.accepted_predecessors
+        ):
             raise _refusal(
                 self, peer, f"it is not among the {len(self.node_ids)} expected node IDs"
             )
@@ -435,8 +437,9 @@ class Candidate:
     no rights. info: the application data that it claims, at most 1,024 bytes encoded. address: the
     dialled address without a node ID. If the peer dialled, its host or `unix`; for a byte stream,
     `stream`. dialled: whether this node dialled, or was the initiator over a byte stream.
-    predecessors: the ended node IDs that it has taken the place of (section 22). accepted: those of
-    them whose successors a person accepted, so that it also has the rights granted to them.
+    predecessors: the ended node IDs that it has taken the place of (section 22).
+    accepted_predecessors: those of them whose successors a person accepted, so that it also has the
+    rights granted to them.
 
     Example:
 
@@ -445,7 +448,7 @@ class Candidate:
         members = {peer.node_id}
 
         async def member(candidate):
-            return not members.isdisjoint([candidate.node_id, *candidate.accepted])
+            return not members.isdisjoint([candidate.node_id, *candidate.accepted_predecessors])
 
         server = Node(Identity.create(), trust=member)
     """
@@ -456,7 +459,7 @@ class Candidate:
     address: str
     dialled: bool
     predecessors: tuple[NodeId, ...] = ()
-    accepted: tuple[NodeId, ...] = ()
+    accepted_predecessors: tuple[NodeId, ...] = ()
 
 
 AcceptHook = Callable[[Candidate], Awaitable[bool | None]]

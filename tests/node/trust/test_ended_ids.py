@@ -202,17 +202,17 @@ async def test_a_candidate_and_a_peer_have_their_predecessors() -> None:
         (there,) = server.peers
 
         def found() -> list[tuple[NodeId, ...]]:
-            return [there.predecessors, there.accepted]
+            return [there.predecessors, there.accepted_predecessors]
 
         assert found() == [(old.node_id, first.node_id), (first.node_id,)]
         statements.decide(old.node_id, new.node_id)
         assert found() == [(old.node_id, first.node_id)] * 2
         statements.decide(first.node_id, None)
         assert found() == [(old.node_id,)] * 2
-        assert [peer.predecessors, peer.accepted] == [(), ()]
+        assert [peer.predecessors, peer.accepted_predecessors] == [(), ()]
     before = candidates[0]
     assert before.predecessors == (old.node_id, first.node_id)
-    assert before.accepted == (first.node_id,)
+    assert before.accepted_predecessors == (first.node_id,)
 
 
 async def test_another_process_ends_an_id_by_the_file(tmp_path: Path) -> None:
