@@ -140,11 +140,8 @@ class Directory:
                 return False
             self._links[neighbour] = None
             self._closed_links.pop(neighbour, None)
-            statements = self._statements.get(neighbour)
-            if statements is None:
+            if neighbour not in self._statements:
                 self._statements[neighbour] = StatementExchange(self._shared)
-            else:
-                statements.begin_session()
             self._finder.forget()
         self.handle_deadline(now, now_ms)
         return True

@@ -2,7 +2,8 @@
 (sections 19 and 22).
 
 A statement has a slot, and all valid statements of one slot mean the same. Therefore a slot crosses
-a link session at most once per direction, as a card does.
+a stream at most once per direction. The next stream begins with the slots that each side has then,
+because a statement may have been lost with the stream, or dropped by its reader.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +25,8 @@ from parley._node.protocol.rate_limit import TokenBucket
 class StatementExchange:
     """The exchange of statements with one member.
 
-    The rates are kept across its link sessions, so that a member cannot send more by linking again.
+    The rates are kept across its streams and link sessions, so that a member cannot send more by
+    opening others.
     """
 
     __slots__ = ("_accepted", "_passed", "_sent", "_shared", "_theirs", "_waiting")
@@ -33,15 +35,11 @@ class StatementExchange:
         self._sent = TokenBucket(STATEMENT_EVENTS)
         self._accepted = TokenBucket(STATEMENT_EVENTS_ACCEPTED)
         self._shared = shared
-        self.begin_session()
-
-    def begin_session(self) -> None:
-        """Begin a link session, in which no statement has passed."""
-        self._passed = set[bytes]()  # the slots that were sent or received in this session
         self.begin_stream()
 
     def begin_stream(self) -> None:
         """Begin a stream, on which the member has not sent Have."""
+        self._passed = set[bytes]()  # the slots that were sent or received on this stream
         self._theirs: Collection[bytes] | None = None  # the slots in the member's Have
         # Statements to send by slot, predecessors first.
         self._waiting: dict[bytes, Statement] = {}

@@ -47,8 +47,9 @@ class Sharing:
         return sorted(slot for slot, one in self.stored.items() if one.origin in connected)
 
     def begin_stream(self) -> None:
-        """The next stream of the session."""
+        """The next stream."""
         self._theirs = None
+        self._passed = set()
 
     def receive_have(self, payload: bytes) -> set[bytes]:
         """Have, which is well-formed otherwise; raises Violation where the stream is reset."""

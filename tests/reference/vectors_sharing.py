@@ -59,7 +59,7 @@ _EXCHANGES: dict[str, tuple[tuple[bytes, ...], list[tuple[str, bytes]]]] = {
     "what ends a successor alone is not": ((_C_ENDS, _B_TO_C), [_have()]),
     "a statement comes": ((), [_have(), _sent(_A_TO_B)]),
     "it is not sent back": ((), [_have(), _sent(_A_TO_B), ("news", _A_TO_B)]),
-    "it is not sent after it came, although it was known": (
+    "it is sent in the next stream, if the other lacks it": (
         (_A_TO_B,),
         [_OLD_HAVE, _sent(_A_TO_B), ("stream", b""), _have()],
     ),
@@ -70,7 +70,18 @@ _EXCHANGES: dict[str, tuple[tuple[bytes, ...], list[tuple[str, bytes]]]] = {
         (),
         [_have(), ("news", _A_ENDS), ("news", _A_ENDS_BY_PRIMARY)],
     ),
-    "nothing is sent twice in a session": ((_A_TO_B,), [_have(), ("stream", b""), _have()]),
+    "a statement that was lost is sent in the next stream": (
+        (_A_TO_B,),
+        [_have(), ("stream", b""), _have(), ("news", _B_TO_C)],
+    ),
+    "a statement that arrived is not sent in the next stream": (
+        (_A_TO_B,),
+        [_have(), ("stream", b""), _have(_A_TO_B), ("news", _B_TO_C)],
+    ),
+    "news is not sent before the next stream's Have": (
+        (_A_TO_B,),
+        [_have(), ("stream", b""), ("news", _B_TO_C), _have(_A_TO_B)],
+    ),
     "a predecessor comes first": ((), [_have(), _sent(_A_TO_B, _B_TO_C, _C_ENDS)]),
     "a predecessor comes last": ((), [_have(), _sent(_C_ENDS, _B_TO_C, _A_TO_B)]),
     "one that is not on record": ((), [_have(), _sent(_Z_TO_Y, _A_TO_B)]),

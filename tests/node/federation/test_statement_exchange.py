@@ -1,5 +1,5 @@
 """The statements that a server sends to a member and accepts from it: rates, sizes, and each slot
-once in a session.
+once in a stream.
 """
 
 from collections.abc import Iterable
@@ -99,18 +99,18 @@ def test_news_is_sent_at_12_events_and_then_one_in_5_seconds() -> None:
     assert sent(exchange, STATEMENT_EVENTS.seconds) == [waited]
 
 
-def test_new_sessions_and_streams_do_not_renew_the_rates() -> None:
+def test_new_streams_do_not_renew_the_rates() -> None:
     exchange = StatementExchange(by_slot([revocation(0)]))
     for number in range(BURST):
         exchange.received_have([])
         assert sent(exchange) == [[revocation(0)]], number
-        exchange.begin_session()
+        exchange.begin_stream()
     exchange.received_have([])
     assert sent(exchange) == []
     payload = event(revocation(1))
     for _ in range(ACCEPTED):
         assert exchange.receive(payload, 0.0) is not None
-        exchange.begin_session()
+        exchange.begin_stream()
     assert exchange.receive(payload, 0.0) is None
     assert exchange.receive(payload, STATEMENT_EVENTS_ACCEPTED.seconds) is not None
 
@@ -185,10 +185,8 @@ def test_news_goes_to_all_but_its_sender() -> None:
     assert directory.ready(0) == [TWO]
     assert drained(directory, ONE) == []
     assert drained(directory, TWO) == [revocation(1)]
-    # In a new session the member may have lost it.
+    # Before a new stream the member may have lost or dropped it.
     for one in (ONE, TWO):
-        directory.link_down(one, 0, MS)
-        directory.link_up(one, 0, MS)
         directory.begin_exchange(one)
         directory.next_event(one, 0)
         directory.receive(one, codes.HAVE, EMPTY_HAVE, 0, MS)

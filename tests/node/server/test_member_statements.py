@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from parley._crypto.identity import Identity, NodeId
@@ -112,6 +113,35 @@ async def test_a_server_that_was_away_gets_the_statements_that_it_lacks() -> Non
         four.network.open(four.nodes[1], four.nodes[2])
         await four.until(lambda: any(link.peer for link in four.federations[2].links))
         await until(four, lambda: stored(four.nodes[2], statement))
+
+
+async def test_a_statement_that_a_member_dropped_is_sent_in_the_next_stream() -> None:
+    async with servers(3, [(0, 1)]) as three:
+        await until(three, lambda: three.path(0, 1) is not None)
+        reader, ids = three.federations[1], [str(node.node_id) for node in three.nodes]
+        reader.change_members([ids[0]], [])
+        statement = create_revocation(three.nodes[2].identity)
+        three.nodes[0].statements.apply(statement.encoded)
+        await until(three, lambda: bool(three.nodes[1].statements.dropped))
+        assert not stored(three.nodes[1], statement)
+        # Now the member has the ID on record.
+        reader.change_members([ids[0], ids[2]], [])
+        await three.until(lambda: stored(three.nodes[1], statement))
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_choice_just_after_a_statement_does_not_lose_the_statement(turns: int) -> None:
+    """The choice resets the stream that has the statement in transit, because it adds a member."""
+    async with servers(3, [(0, 1)]) as three:
+        await until(three, lambda: three.path(0, 1) is not None)
+        successor, _ = Identity.create_recoverable()
+        member = three.nodes[2].identity
+        statement = create_succession(member, successor)
+        three.nodes[0].statements.apply(statement.encoded)
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        three.nodes[0].statements.decide(member.node_id, successor.node_id)
+        await three.until(lambda: stored(three.nodes[1], statement))
 
 
 async def test_statements_about_other_nodes_are_not_shared() -> None:
