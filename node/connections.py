@@ -312,32 +312,29 @@ class Connections:
 
     # Ended node IDs (section 22).
 
-    def offer_statement(self, encoded: bytes, records: IdsOnRecord | None = None) -> Offer:
-        """Store a statement that another node sent, if it is about a node ID on record: one in
-        `records`, which are those of a batch of statements.
+    def offer_statement(self, encoded: bytes) -> Offer:
+        """Store a statement that another node sent, if it is about a node ID on record.
 
         May wait for the file of statements.
 
         Raises:
             StatementError: it is not valid.
         """
-        records = self._records(self.trust) if records is None else records
-        return self.statements.offer_encoded(encoded, records, datetime.now(UTC))
+        return self.statements.offer_encoded(encoded, self._records(self.trust), datetime.now(UTC))
 
     def offer_statements(
-        self, encoded: Iterable[bytes], dialled: NodeId | None = None
+        self,
+        encoded: Sequence[bytes],
+        goes_on: Callable[[], bool] = lambda: True,
+        *,
+        dialled: Iterable[NodeId] = (),
     ) -> StatementError | None:
         """Store the statements that another node sent, like `offer_statement`, and return the last
-        error. `dialled` is the ID being dialled, which is on record.
+        error. `goes_on` is called after each wrong signature; if it returns False, the others are
+        dropped. The IDs `dialled` are on record.
         """
-        dial = () if dialled is None else (Dialled(dialled),)
-        records, failed = self._records(self.trust, *dial), None
-        for one in encoded:
-            try:
-                self.offer_statement(one, records)
-            except StatementError as error:
-                failed = error
-        return failed
+        records = self._records(self.trust, *map(Dialled, dialled))
+        return self.statements.offer_all(encoded, records, datetime.now(UTC), goes_on)
 
     def offer_chain(
         self, encoded: Sequence[bytes], node_id: NodeId, policy: ResolvedPolicy

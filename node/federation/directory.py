@@ -258,6 +258,13 @@ class Directory:
             del self._exchanges[neighbour]
             raise
 
+    def count_wrong_signature(self, neighbour: NodeId, now: float) -> bool:
+        """Count a statement of a neighbour with a wrong signature. Return False if the rest of its
+        event must be dropped, because there are too many. Safe to call in a thread.
+        """
+        statements = self._statements.get(neighbour)
+        return statements is not None and statements.count_wrong_signature(now)
+
     def _take(
         self, exchange: CardExchange, encoded: bytes, now: float, now_ms: int
     ) -> NodeId | None:

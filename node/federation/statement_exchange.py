@@ -89,6 +89,12 @@ class StatementExchange:
             del self._waiting[slot]
         return encode({keys.STATEMENTS: batch})
 
+    def count_wrong_signature(self, now: float) -> bool:
+        """Count a statement with a wrong signature as another event of the member. Return False if
+        that exceeds its rate, so that the rest of the event must be dropped.
+        """
+        return self._accepted.take(now)
+
     def receive(self, payload: bytes, now: float) -> list[bytes] | None:
         """Return the statements in an event, or None if the member exceeds its rate.
 

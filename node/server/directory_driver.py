@@ -40,7 +40,8 @@ class DirectoryDriver:
     node listens, for its card. `changes` is notified when the directory may have changed.
 
     Those of the `statements` that are connected with an ID in `named` are exchanged with members.
-    `offer` stores those of a member's statements that are valid; it is called in a thread.
+    `offer` stores those of a member's statements that are valid, until a function returns False
+    after a wrong signature. It is called in a thread.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class DirectoryDriver:
         addresses: Callable[[], list[str]],
         statements: KeyStatements,
         named: Callable[[], Collection[NodeId]],
-        offer: Callable[[list[bytes]], StatementError | None],
+        offer: Callable[[list[bytes], Callable[[], bool]], StatementError | None],
     ) -> None:
         self.directory = directory
         self._wall_ms = wall_ms
@@ -155,7 +156,7 @@ class DirectoryDriver:
                     if found is None:
                         stream.live.core.count_dropped()
                     else:
-                        await self._offer(neighbour, found)
+                        await self._offer(neighbour, found, now)
                     continue
                 if event.subcategory not in (HAVE, CARDS):
                     stream.live.core.count_dropped()
@@ -229,9 +230,10 @@ class DirectoryDriver:
         if self._shared is not self._statements.table:
             self.share_statements()
 
-    async def _offer(self, neighbour: NodeId, statements: list[bytes]) -> None:
+    async def _offer(self, neighbour: NodeId, statements: list[bytes], now: float) -> None:
         """Store the statements of a member that are valid and about IDs on record."""
-        failed = await in_thread(self._threads, partial(self._offer_all, statements))
+        goes_on = partial(self.directory.count_wrong_signature, neighbour, now)
+        failed = await in_thread(self._threads, partial(self._offer_all, statements, goes_on))
         self._share_news()
         if failed is not None and self._loop is not None:
             self._refused.log(

@@ -51,7 +51,12 @@ PathLike = str | os.PathLike[str]
 
 MAX_FILE_SIZE: Final = 8 * 1_048_576
 
+# Why statements behind too many wrong signatures are not read.
+ABOVE_RATE: Final = "above-rate"
+
 _NONE: Final = "none"
+# The checks that cost more than reading a statement.
+_SIGNATURES: Final = frozenset({"signature", "consent"})
 
 
 class Offer(StrEnum):
@@ -113,8 +118,8 @@ class KeyStatements:
         self._unwritten: list[StoredStatement] = []
         self._stamp: Hashable = self
         self._lock = RLock()
-        # The statements of other nodes that were not stored, by reason: an `Offer`, or that of a
-        # `StatementError`.
+        # The statements of other nodes that were not stored, by reason: an `Offer`, that of a
+        # `StatementError`, or ABOVE_RATE.
         self.dropped = Counter[str]()
         # Two: a peer's refused statements must not hide what was dropped.
         self._refusals, self._drops = RateLimitedLogger(), RateLimitedLogger()
@@ -207,6 +212,28 @@ class KeyStatements:
             self.dropped[error.reason] += 1
             raise
         return self.offer(statement, records, now)
+
+    def offer_all(
+        self,
+        encoded: Sequence[bytes],
+        records: IdsOnRecord,
+        now: datetime,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> StatementError | None:
+        """Store the statements that another node sent, like `offer`, and return the last error.
+
+        `goes_on` is called after each wrong signature. If it returns False, the others are dropped.
+        """
+        failed = None
+        for number, one in enumerate(encoded, 1):
+            try:
+                self.offer_encoded(one, records, now)
+            except StatementError as error:
+                failed = error
+                if error.reason in _SIGNATURES and not goes_on():
+                    self.dropped[ABOVE_RATE] += len(encoded) - number
+                    break
+        return failed
 
     def offer_chain(
         self, encoded: Sequence[bytes], node_id: NodeId, records: IdsOnRecord, now: datetime

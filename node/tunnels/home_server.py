@@ -70,7 +70,7 @@ class HomedNode(Dialler, Protocol):
         """Return the node ID to dial in place of one; IdentityEndedError if there is none."""
 
     def offer_statements(
-        self, encoded: Iterable[bytes], dialled: NodeId | None = None
+        self, encoded: Sequence[bytes], *, dialled: Iterable[NodeId] = ()
     ) -> StatementError | None:
         """Store the statements of another node that are valid; return the last error."""
 
@@ -214,7 +214,7 @@ class Home(Link):
         if too_many or len(encoded) < len(found):
             self._log_no_statements(node_id, "the answer is malformed or too long")
             return
-        store = partial(self._node.offer_statements, encoded, node_id)
+        store = partial(self._node.offer_statements, encoded, dialled=[node_id])
         failed = await in_thread(self._threads, store)
         if failed is not None:
             self._log_no_statements(node_id, failed)

@@ -9,9 +9,9 @@ the neighbour; or a Login.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
-from parley._crypto.errors import StatementError
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.signing import ED25519
 from parley._crypto.statements import Statement
@@ -84,7 +84,8 @@ def _take_events(data: bytes) -> None:
     have = HAVE.read(event.payload)[keys.HAVE]
     assert have == [[one, number] for one, number in flooding.have()]
     for turn, (subcategory, payload) in enumerate(_cut(data)):
-        now, flooding.shared = 5.0 * turn, set()  # within the rates
+        now, flooding.shared = 5.0 * turn, set()
+        sharing.wait(5.0)
         try:
             wanted = flooding.receive(subcategory, payload, NOW)
         except Violation:
@@ -136,10 +137,9 @@ class Stored:
 
     def receive(self, neighbour: NodeId, payload: bytes, now: float) -> None:
         """Handle an event as the driver of a directory does; raises RemoteProtocolError."""
-        for encoded in self._directory.receive_statements(neighbour, payload, now) or ():
-            with suppress(StatementError):
-                statement = Statement.parse(encoded)
-                self.statements.offer(statement, self._records, datetime.now(UTC))
+        found = self._directory.receive_statements(neighbour, payload, now) or ()
+        goes_on = partial(self._directory.count_wrong_signature, neighbour, now)
+        self.statements.offer_all(found, self._records, datetime.now(UTC), goes_on)
         shared = self.statements.table.of_members(self._named)
         self._directory.share_statements(shared, 0, NOW)
 

@@ -20,6 +20,7 @@ from tests.fuzz.federation import (
     ENVELOPE,
     EVENTS,
     LOGGING_IN,
+    MAX_SIZE,
     NEIGHBOURS,
     SITUATIONS,
 )
@@ -249,11 +250,13 @@ def federation() -> Seeds:
                 yield bytes([ENVELOPE]) + data
             case "exchange" | "statements":
                 types = ("have", "cards", "statements")
-                yield bytes([EVENTS]) + b"".join(
+                events = bytes([EVENTS]) + b"".join(
                     bytes([types.index(kind)]) + len(step := unhex(text)).to_bytes(2) + step
                     for kind, text in vector["steps"]
                     if kind in types and len(text) < 2_000
                 )
+                if len(events) <= MAX_SIZE:
+                    yield events
             case "dial" if not NODES[vector["node"]].homes:
                 node = SITUATIONS.index(NODES[vector["node"]])
                 neighbour = NEIGHBOURS.index(unhex(vector["neighbour"]))

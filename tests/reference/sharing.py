@@ -16,19 +16,25 @@ MOST_STATEMENTS: Final = 64
 MOST_BYTES: Final = 65_536
 MOST_STEPS: Final = 8
 MOST_SUCCESSIONS: Final = 2
+# Statements that are read at once, and the seconds until there is one more.
+MOST_EVENTS: Final = 24
+EVENT_SECONDS: Final = 2.5
 
 
 class Sharing:
     """One end: `named` are the IDs of the server itself and of its members.
 
-    `dropped` lists why statements were not stored: a reason of section 22, `not on record` or
-    `no room`.
+    `dropped` lists why statements were not stored: a reason of section 22, `not on record`,
+    `no room`, or `rate` behind too many wrong signatures. `ignored` counts events that were not
+    read.
     """
 
     def __init__(self, named: Iterable[bytes] = (), stored: Iterable[bytes] = ()) -> None:
         self.named = set(named)
         self.stored: dict[bytes, ReadStatement] = {}
         self.dropped: list[str] = []
+        self.ignored = 0
+        self._left = float(MOST_EVENTS)
         self._theirs: set[bytes] | None = None
         self._passed: set[bytes] = set()
         for data in stored:
@@ -51,6 +57,10 @@ class Sharing:
         self._theirs = None
         self._passed = set()
 
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self._left = min(MOST_EVENTS, self._left + seconds / EVENT_SECONDS)
+
     def receive_have(self, payload: bytes) -> set[bytes]:
         """Have, which is well-formed otherwise; raises Violation where the stream is reset."""
         try:
@@ -66,6 +76,9 @@ class Sharing:
 
     def receive(self, payload: bytes) -> set[bytes]:
         """Statements after Have; raises Violation where the stream is reset."""
+        if not self._use():
+            self.ignored += 1
+            return set()
         try:
             found = own_cells(payload, "statements").get(CELLS["statements"])
         except cbor.LbmError as error:
@@ -74,8 +87,10 @@ class Sharing:
             raise Violation("protocol-error", "no array of 1 to 64 byte strings")
         if not all(isinstance(one, bytes) for one in found) or sum(map(len, found)) > MOST_BYTES:
             raise Violation("protocol-error", "not byte strings of at most 65,536 bytes in all")
-        for data in found:
-            self._take(data)
+        for number, data in enumerate(found, 1):
+            if self._take(data) in ("signature", "consent") and not self._use():
+                self.dropped += ["rate"] * (len(found) - number)
+                break
         return self.due()
 
     def news(self, data: bytes) -> set[bytes]:
@@ -92,14 +107,21 @@ class Sharing:
         self._passed |= found
         return found
 
-    def _take(self, data: bytes) -> None:
+    def _use(self) -> bool:
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+    def _take(self, data: bytes) -> str | None:
+        """Store a statement, or return why it is dropped."""
         try:
             statement = statements.read(data)
             if not self._is_on_record(statement.origin):
                 raise Invalid("not on record", "")
             if statement.slot in self.stored:
                 self._passed.add(statement.slot)
-                return
+                return None
             if statement.successor is not None and len(self._successors(statement.origin)) >= (
                 MOST_SUCCESSIONS
             ):
@@ -107,9 +129,10 @@ class Sharing:
             statements.check(statement)
         except Invalid as invalid:
             self.dropped.append(invalid.reason)
-            return
+            return invalid.reason
         self.stored[statement.slot] = statement
         self._passed.add(statement.slot)
+        return None
 
     def _successors(self, origin: bytes) -> list[bytes]:
         found = (one for one in self.stored.values() if one.origin == origin)

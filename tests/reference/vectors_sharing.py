@@ -28,6 +28,8 @@ _Z_TO_Y = _Z.encode()
 _Z_TO_A = replace(_Z, new=key_of(1), new_recovery=key_of(2)).encode()
 _FORGED = Draft("revocation", signer=key_of(20)).encode()
 _WITHOUT_CONSENT = Draft(consenting=key_of(20)).encode()
+_FORGED_OF_Z = replace(_Z, kind="revocation", signer=key_of(20)).encode()
+_OF_ANOTHER_ID = Draft("revocation", content=(("origin", OTHER),)).encode()
 _OF_ANOTHER_KIND = Draft("delegation").encode()
 ENDED = read(_A_TO_B).origin  # A
 _SLOT = {
@@ -91,6 +93,39 @@ _EXCHANGES: dict[str, tuple[tuple[bytes, ...], list[tuple[str, bytes]]]] = {
     "a wrong signature": ((), [_have(), _sent(_FORGED, _A_TO_B)]),
     "a wrong consent": ((), [_have(), _sent(_WITHOUT_CONSENT, _A_ENDS)]),
     "a wrong signature of a known slot": ((_A_ENDS,), [_have(_A_ENDS), _sent(_FORGED)]),
+    "23 wrong signatures": ((), [_have(), _sent(*[_FORGED] * 23, _A_TO_B)]),
+    "24 wrong signatures": ((), [_have(), _sent(*[_FORGED] * 24, _A_TO_B, _A_ENDS)]),
+    "24 wrong signatures and consents": (
+        (),
+        [_have(), _sent(*[_FORGED, _WITHOUT_CONSENT] * 12, _A_TO_B)],
+    ),
+    "24 wrong signatures at the end": ((), [_have(), _sent(_A_TO_B, *[_FORGED] * 24)]),
+    "wrong signatures of a known slot do not count": (
+        (_A_ENDS,),
+        [_have(), _sent(*[_FORGED] * 24, _A_TO_B)],
+    ),
+    "wrong signatures about IDs that are not on record do not count": (
+        (),
+        [_have(), _sent(*[_FORGED_OF_Z] * 24, _A_TO_B)],
+    ),
+    "wrong identities do not count": ((), [_have(), _sent(*[_OF_ANOTHER_ID] * 24, _A_TO_B)]),
+    "a wrong signature above the rate": (
+        (),
+        [_have(), *[_sent(_FORGED)] * 11, _sent(_FORGED), _sent(_FORGED, _A_TO_B)],
+    ),
+    "24 events": ((), [_have(), *[_sent(b"")] * 23, _sent(_A_TO_B)]),
+    "25 events": ((), [_have(), *[_sent(b"")] * 24, _sent(_A_TO_B)]),
+    "a malformed event above the rate": ((), [_have(), *[_sent(b"")] * 24, _sent()]),
+    "a malformed event within the rate": ((), [_have(), *[_sent(b"")] * 23, _sent()]),
+    "a malformed event behind wrong signatures": ((), [_have(), _sent(*[_FORGED] * 22), _sent()]),
+    "Statements before Have above the rate": (
+        (),
+        [_have(), *[_sent(b"")] * 24, ("stream", b""), _sent(_A_TO_B)],
+    ),
+    "the next stream does not renew the rate": (
+        (),
+        [_have(), _sent(*[_FORGED] * 23), ("stream", b""), _have(), _sent(_A_TO_B)],
+    ),
     "another kind": ((), [_have(), _sent(_OF_ANOTHER_KIND, _A_TO_B)]),
     "what is no statement": ((), [_have(), _sent(b"", b"\xff", _A_TO_B)]),
     "64 of them": ((), [_have(), _sent(*[b""] * 63, _A_TO_B)]),
@@ -160,5 +195,6 @@ def _exchanged(name: str, stored: tuple[bytes, ...], steps: list[tuple[str, byte
         "sent": sent,
         "stored": sorted(slot.hex() for slot in sharing.stored),
         "dropped": sharing.dropped,
+        "ignored": sharing.ignored,
     }
     return {**vector, "expected": expected}

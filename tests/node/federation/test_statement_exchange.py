@@ -124,6 +124,17 @@ def test_events_above_the_rate_are_not_read() -> None:
         exchange.receive(b"\xff", STATEMENT_EVENTS_ACCEPTED.seconds)
 
 
+def test_wrong_signatures_count_as_events() -> None:
+    exchange = StatementExchange({})
+    assert exchange.receive(event(revocation(0)), 0.0) is not None
+    counted = [exchange.count_wrong_signature(0.0) for _ in range(ACCEPTED)]
+    assert counted == [True] * (ACCEPTED - 1) + [False]
+    assert exchange.receive(event(revocation(0)), 0.0) is None
+    seconds = STATEMENT_EVENTS_ACCEPTED.seconds
+    assert exchange.receive(event(revocation(0)), seconds) is not None
+    assert not exchange.count_wrong_signature(seconds)
+
+
 def test_a_reader_accepts_twice_what_a_sender_sends() -> None:
     assert STATEMENT_EVENTS_ACCEPTED.burst == 2 * STATEMENT_EVENTS.burst
     assert STATEMENT_EVENTS_ACCEPTED.seconds == STATEMENT_EVENTS.seconds / 2
@@ -211,6 +222,7 @@ def test_a_member_that_left_has_no_exchange() -> None:
     directory.share_statements([revocation(1)], 0, MS)
     directory.begin_exchange(TWO)
     assert directory.next_event(ONE, 0) is None
+    assert not directory.count_wrong_signature(ONE, 0)
 
 
 def test_a_violation_ends_the_exchange_and_not_the_link() -> None:

@@ -18,6 +18,7 @@ from parley._node.errors import CallRefused, StreamResetError
 from parley._node.federation.limits import STATEMENT_EVENTS_ACCEPTED
 from parley._node.node import Node
 from parley._node.protocol.codes import FEDERATION, HAVE, STATEMENTS, CloseCode, ResultCode
+from parley._node.protocol.event_types import MOST_STATEMENTS
 from parley._node.remote.stream import Stream
 from parley._node.server.calls import ASKED, offer_federation_calls
 from parley._node.server.directory_driver import REOPEN_PAUSE
@@ -194,15 +195,48 @@ async def test_a_flood_of_statements_is_dropped_without_being_read() -> None:
         before, burst = core.dropped, int(STATEMENT_EVENTS_ACCEPTED.burst)
         revocation = create_revocation(member)
         for number in range(burst + 100):
-            await say(stream, *(forged(revocation, number * 64 + one) for one in range(2)))
-        with anyio.fail_after(PATIENCE):
-            while core.dropped < before + 100:
-                await four.clock.settle()
-                await anyio.sleep(0.001)
-        assert reader.statements.dropped.total() == 2 * burst
+            await say(stream, b"", forged(revocation, number))
+
+        async def ignored(count: int) -> None:
+            with anyio.fail_after(PATIENCE):
+                while core.dropped < before + count:
+                    await four.clock.settle()
+                    await anyio.sleep(0.001)
+
+        # A wrong signature counts as another event.
+        await ignored(burst // 2 + 100)
+        dropped = reader.statements.dropped
+        assert dropped == {"malformed": burst // 2, "signature": burst // 2}
         assert not has_ended(reader, member.node_id)
         assert link.peer.is_open
         # The next one is accepted when the rate allows it.
+        await four.clock.tick(STATEMENT_EVENTS_ACCEPTED.seconds)
+        await say(stream, revocation.encoded)
+        await until(four, lambda: stored(reader, revocation))
+
+
+async def test_a_wrong_signature_above_the_rate_drops_the_rest_of_its_event() -> None:
+    async with servers(4, [(0, 1)]) as four:
+        await until(four, lambda: four.path(0, 1) is not None)
+        stream, reader = await hostile_stream(four), four.nodes[1]
+        revocation = create_revocation(four.nodes[3].identity)
+        wrong = [forged(revocation, number) for number in range(MOST_STATEMENTS)]
+        burst = int(STATEMENT_EVENTS_ACCEPTED.burst)
+        dropped = reader.statements.dropped
+
+        async def until_dropped(events: int) -> None:
+            await until(four, lambda: dropped.total() == events * MOST_STATEMENTS)
+
+        await say(stream, *wrong)
+        await until_dropped(1)
+        assert dropped == {"signature": burst, "above-rate": MOST_STATEMENTS - burst}
+        # From now on, a single signature of an event is verified, and the stream stays open.
+        for count in (1, 2):
+            await four.clock.tick(STATEMENT_EVENTS_ACCEPTED.seconds)
+            await say(stream, *wrong[1:], revocation.encoded)
+            await until_dropped(1 + count)
+            assert dropped["signature"] == burst + count
+        assert not has_ended(reader, four.nodes[3].identity.node_id)
         await four.clock.tick(STATEMENT_EVENTS_ACCEPTED.seconds)
         await say(stream, revocation.encoded)
         await until(four, lambda: stored(reader, revocation))

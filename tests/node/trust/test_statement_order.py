@@ -54,7 +54,7 @@ def arrive(node: Node, statement: Statement, source: int) -> None:
     if source == 0 and statement.successor is not None:
         connections.offer_chain([encoded], statement.successor, AnyPeer())
     elif source == 1:
-        connections.offer_statements([encoded], dialled=statement.origin)
+        connections.offer_statements([encoded], dialled=[statement.origin])
     elif source == 2:
         node.statements.apply(encoded)
     else:
