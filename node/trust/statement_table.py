@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
+from itertools import accumulate
 from typing import Final
 
 from parley._crypto.identity import NodeId
@@ -225,20 +226,15 @@ class StatementTable:
         """Return the statements about some IDs and their successors, predecessors first: along at
         most eight successions, and at most 65,536 bytes.
         """
-        found: list[Statement] = []
-        size = 0
-        level, passed = list(dict.fromkeys(node_ids)), set[NodeId]()
-        for _ in range(MAX_STEPS + 1):
-            passed.update(level)
-            statements = [one for node_id in level for one in self.statements_of(node_id)]
-            for one in statements:
-                size += len(one.encoded)
-                if size > MAX_ANSWER_BYTES:
-                    return found
-                found.append(one)
-            successors = [one.successor for one in statements if one.successor is not None]
-            level = [one for one in dict.fromkeys(successors) if one not in passed]
-        return found
+        passed = dict.fromkeys(node_ids)
+        level = list(passed)
+        for _ in range(MAX_STEPS):
+            named = [one.successor for node_id in level for one in self.successions_of(node_id)]
+            level = [one for one in dict.fromkeys(named) if one is not None and one not in passed]
+            passed.update(dict.fromkeys(level))
+        found = self._sorted(passed)
+        sizes = accumulate(len(one.encoded) for one in found)
+        return [one for one, size in zip(found, sizes, strict=True) if size <= MAX_ANSWER_BYTES]
 
     def connected_with(self, node_ids: Iterable[NodeId]) -> set[NodeId]:
         """Return some IDs, and all that stored successions connect with them in any direction."""
@@ -259,7 +255,13 @@ class StatementTable:
         with them, predecessors first.
         """
         connected = self.connected_with(node_ids)
-        origins = [one for one in self._by_origin if one in connected]
+        return self._sorted(one for one in self._by_origin if one in connected)
+
+    def _sorted(self, node_ids: Iterable[NodeId]) -> list[Statement]:
+        """Return the statements about some IDs: those that lead to an ID come before those about
+        it, unless they form a cycle.
+        """
+        origins = [one for one in node_ids if one in self._by_origin]
         leading: dict[NodeId, list[NodeId]] = {}
         for origin in origins:
             for statement in self.successions_of(origin):

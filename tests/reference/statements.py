@@ -31,6 +31,7 @@ LARGEST_FILE: Final = 32_768
 LONGEST_LINE: Final = 76
 MOST_PRESENTED: Final = 4
 MOST_PRESENTED_BYTES: Final = 8_192
+MOST_ANSWERED_BYTES: Final = 65_536
 MOST_STEPS: Final = 8
 MOST_SUCCESSIONS: Final = 2
 FIRST_LINE: Final = b"parley1 statement"
@@ -210,6 +211,26 @@ def present(
             break
         del chain[0]
     return chain
+
+
+def answer(stored: Iterable[bytes], asked: Iterable[bytes]) -> list[bytes]:
+    """22.53: the statements about these IDs and their successors."""
+    known = {data: read(data) for data in stored}
+    about = set(asked)
+    for _ in range(MOST_STEPS):
+        about |= {one.successor for one in known.values() if one.origin in about and one.successor}
+    left = {data: one for data, one in known.items() if one.origin in about}
+    found: list[bytes] = []
+    while left:
+        named = {one.successor for one in left.values()}
+        # In a circle, each ID is named.
+        following = [data for data, one in left.items() if one.origin not in named] or [*left]
+        found += following
+        for data in following:
+            del left[data]
+    while sum(map(len, found)) > MOST_ANSWERED_BYTES:
+        del found[-1]
+    return found
 
 
 def _map_of(data: bytes, required: Mapping[str, type]) -> dict[int, Any]:

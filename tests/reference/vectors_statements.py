@@ -63,6 +63,7 @@ def keys_vectors() -> dict[str, Any]:
             *_proofs(),
             *_presented(),
             *_chains(),
+            *_answers(),
         ],
     }
 
@@ -930,3 +931,45 @@ def _chains() -> Iterator[Vector]:
             reason = {"fails": invalid.reason, "why": invalid.why}
         added = [one.slot.hex() for one in stored[len(before) :]]
         yield {**vector, **reason, **({"added": added} if reason else {"expected": added})}
+
+
+def _answers() -> Iterator[Vector]:
+    """The answer to a node's question (22.53), where the order is unique."""
+    line, ids = _line(10), [_node(number).id for number in range(11)]
+    revocation = Draft("revocation", old=key_of(7), recovery=key_of(8)).encode()
+    other = Draft("revocation", old=key_of(40), recovery=key_of(41)).encode()
+    cases: dict[str, tuple[list[bytes], list[bytes], list[bytes]]] = {
+        # stored, asked, and what is not the answer
+        "none stored": ([], ids[:1], line[:1]),
+        "of another ID": (line[:2], ids[5:6], line[:2]),
+        "of a successor, without its predecessors": (line[:3], ids[1:2], line[:3]),
+        "the newest stored first": (line[2::-1], ids[:1], line[2::-1]),
+        "the newest asked first": (line[:3], ids[2::-1], line[2::-1]),
+        "the newest stored and asked first": (line[2::-1], ids[2::-1], line[2::-1]),
+        "the last and the first asked": (line[:3], [ids[2], ids[0]], [line[2], *line[:2]]),
+        "one ID twice": (line[:1], ids[:1] * 2, line[:1] * 2),
+        "the end of a successor": ([revocation, *line[:3]], ids[:1], [revocation, *line[:3]]),
+        "eight successions": (line, ids[:1], line),
+        "eight successions from the second": (line, ids[1:2], line),
+        "others are stored": ([other, *line[:2]], ids[:1], [other, *line[:2]]),
+    }
+    for name, (stored, asked, claimed) in cases.items():
+        vector: Vector = {
+            "kind": "answer",
+            "stored": [one.hex() for one in stored],
+            "of": [one.hex() for one in asked],
+        }
+        found = statements.answer(stored, asked)
+        assert found != claimed, name
+        yield {
+            "name": f"answer: {name}",
+            **vector,
+            "expected": {"statements": [one.hex() for one in found]},
+        }
+        yield {
+            "name": f"answer: not {name}",
+            **vector,
+            "claimed": [one.hex() for one in claimed],
+            "fails": "mismatch",
+            "why": "other statements, or another order",
+        }

@@ -277,6 +277,10 @@ async def test_the_call_for_statements() -> None:
         assert member is not None
         answer: Any = await member.call("parley.statements", {"of": [str(one.node_id)]})
         assert answer == {"statements": [each.encoded for each in chain]}
+        # Predecessors come first, in whatever order the caller lists the IDs.
+        both = [str(other.node_id), str(one.node_id)]
+        answer = await member.call("parley.statements", {"of": both})
+        assert answer == {"statements": [each.encoded for each in chain]}
         answer = await member.call("parley.statements", {"of": [str(home.node_id)] * 16})
         assert answer == {"statements": []}
         wrong: list[Any] = [None, {}, {"of": []}, {"of": ["x"]}, {"of": [str(home.node_id)] * 17}]
@@ -284,7 +288,7 @@ async def test_the_call_for_statements() -> None:
             with pytest.raises(CallRefused) as caught:
                 await member.call("parley.statements", data)
             assert caught.value.code == ResultCode.MALFORMED
-        left = int(ASKED.burst) - 2 - len(wrong)
+        left = int(ASKED.burst) - 3 - len(wrong)
         for _ in range(left):
             await member.call("parley.statements", {"of": [str(one.node_id)]})
         with pytest.raises(CallRefused) as caught:

@@ -11,6 +11,7 @@ from parley._crypto.identity import RecoveryKey
 from parley._node.protocol.limits import PRESENTED_STATEMENTS
 from parley._node.trust.key_statements import format_lines
 from parley._node.trust.statement_table import (
+    MAX_ANSWER_BYTES,
     MAX_BYTES,
     MAX_STATEMENTS,
     MAX_STEPS,
@@ -20,6 +21,7 @@ from parley._node.trust.statement_table import (
     StatementTable,
     StoredStatement,
 )
+from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 Recoverable = tuple[Identity, RecoveryKey]
@@ -302,6 +304,40 @@ def test_statements_of_ids_and_their_successors_begin_with_the_predecessors() ->
     found = table.statements_from([first])
     assert found == [statements[0], statements[1], revocation, *statements[2 : MAX_STEPS + 1]]
     assert table.statements_from([Identity.create().node_id]) == []
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_answers_have_predecessors_first_in_any_order_of_the_ids(order: tuple[int, ...]) -> None:
+    identities = recoverable(4)
+    chain = chain_of(identities)
+    table = table_of(*chain[::-1])
+    assert table.statements_from(identities[number][0].node_id for number in order) == chain
+
+
+def answer_to(vector: Vector) -> list[str]:
+    """Return the statements that the node of a vector sends."""
+    table = table_of(*(Statement.parse(unhex(text)) for text in vector["stored"]))
+    found = table.statements_from([NodeId(unhex(text)) for text in vector["of"]])
+    return [one.encoded.hex() for one in found]
+
+
+@vectors("keys", of_kind("answer"), fails=False)
+def test_an_answer_has_these_statements(vector: Vector) -> None:
+    assert answer_to(vector) == vector["expected"]["statements"]
+
+
+@vectors("keys", of_kind("answer"), fails=True)
+def test_an_answer_does_not_have_these_statements(vector: Vector) -> None:
+    assert answer_to(vector) != vector["claimed"]
+
+
+def test_an_answer_ends_before_the_first_statement_that_does_not_fit() -> None:
+    """The statements about it and its successors would not be accepted without it."""
+    chain = chain_of([Identity.create_recoverable(["ml-dsa-65"]) for _ in range(7)])
+    table = table_of(*chain[::-1])
+    found = table.statements_from([one.origin for one in chain[::-1]])
+    assert found == chain[:5]
+    assert 5 * len(chain[0].encoded) <= MAX_ANSWER_BYTES < 6 * len(chain[0].encoded)
 
 
 def test_connected_ids_are_found_in_both_directions() -> None:
