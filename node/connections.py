@@ -320,7 +320,7 @@ class Connections:
         Raises:
             StatementError: it is not valid.
         """
-        return self.statements.offer_encoded(encoded, self._records(self.trust), datetime.now(UTC))
+        return self.statements.offer(encoded, self._records(self.trust), datetime.now(UTC))
 
     def offer_statements(
         self,

@@ -164,54 +164,18 @@ class KeyStatements:
             if self._unwritten:
                 self._change(lambda table: table)
 
-    def offer(self, statement: Statement, records: IdsOnRecord, now: datetime) -> Offer:
+    def offer(self, encoded: bytes, records: IdsOnRecord, now: datetime) -> Offer:
         """Store a statement that another node sent, if its origin is on record and there is room.
 
         Raises:
             StatementError: it is not valid.
         """
         with self._lock:
-            table = self.table
-            if statement.slot in table.stored:
-                return Offer.KNOWN
-            if not (
-                table.is_on_record(statement.origin, records.named)
-                or table.is_on_record(statement.origin, records.seen)
-            ):
-                self.dropped[Offer.NOT_ON_RECORD] += 1
-                return Offer.NOT_ON_RECORD
-            if not table.has_room(statement, records):
-                self.dropped[Offer.FULL] += 1
-                self._drops.log(
-                    logger,
-                    logging.ERROR,
-                    now.timestamp(),
-                    "dropped a statement about %s: there is no room for it; store it from its "
-                    "file with `parley peers apply`",
-                    statement.origin,
-                    extra={"event": "identity.statement-dropped", "peer": statement.origin},
-                )
-                return Offer.FULL
             try:
-                statement.verify()
+                return self._offer(Statement.parse(encoded), records, now)
             except StatementError as error:
                 self.dropped[error.reason] += 1
                 raise
-            self._store(StoredStatement(statement, to_seconds(now)), must_write=False)
-            return Offer.STORED
-
-    def offer_encoded(self, encoded: bytes, records: IdsOnRecord, now: datetime) -> Offer:
-        """Parse a statement that another node sent, and store it like `offer`.
-
-        Raises:
-            StatementError: it is not valid.
-        """
-        try:
-            statement = Statement.parse(encoded)
-        except StatementError as error:
-            self.dropped[error.reason] += 1
-            raise
-        return self.offer(statement, records, now)
 
     def offer_all(
         self,
@@ -227,7 +191,7 @@ class KeyStatements:
         failed = None
         for number, one in enumerate(encoded, 1):
             try:
-                self.offer_encoded(one, records, now)
+                self.offer(one, records, now)
             except StatementError as error:
                 failed = error
                 if error.reason in _SIGNATURES and not goes_on():
@@ -242,15 +206,14 @@ class KeyStatements:
         until one is not valid. A broken chain is ignored. Either is logged, at a limited rate.
         """
         with self._lock:
+            refused = len(encoded)
             try:
-                try:
-                    chain = parse_chain(encoded, node_id)
-                except StatementError as error:
-                    self.dropped[error.reason] += len(encoded)
-                    raise
+                chain = parse_chain(encoded, node_id)
+                refused = 1
                 for statement in chain:
-                    self.offer(statement, records, now)
+                    self._offer(statement, records, now)
             except StatementError as error:
+                self.dropped[error.reason] += refused
                 self._refusals.log(
                     logger,
                     logging.WARNING,
@@ -314,6 +277,32 @@ class KeyStatements:
 
     def __repr__(self) -> str:
         return f"<KeyStatements {self.path or 'in memory'}: {len(self.table.stored)} statements>"
+
+    def _offer(self, statement: Statement, records: IdsOnRecord, now: datetime) -> Offer:
+        table = self.table
+        if statement.slot in table.stored:
+            return Offer.KNOWN
+        if not (
+            table.is_on_record(statement.origin, records.named)
+            or table.is_on_record(statement.origin, records.seen)
+        ):
+            self.dropped[Offer.NOT_ON_RECORD] += 1
+            return Offer.NOT_ON_RECORD
+        if not table.has_room(statement, records):
+            self.dropped[Offer.FULL] += 1
+            self._drops.log(
+                logger,
+                logging.ERROR,
+                now.timestamp(),
+                "dropped a statement about %s: there is no room for it; store it from its file "
+                "with `parley peers apply`",
+                statement.origin,
+                extra={"event": "identity.statement-dropped", "peer": statement.origin},
+            )
+            return Offer.FULL
+        statement.verify()
+        self._store(StoredStatement(statement, to_seconds(now)), must_write=False)
+        return Offer.STORED
 
     def _store(self, one: StoredStatement, *, must_write: bool) -> None:
         try:

@@ -60,7 +60,8 @@ class IdsOnRecord:
         friend = Identity.create()
         records = IdsOnRecord(friend.node_id.__eq__, lambda node_id: False)
         statements = KeyStatements()
-        offered = statements.offer(create_revocation(friend), records, datetime.now(UTC))
+        revocation = create_revocation(friend)
+        offered = statements.offer(revocation.encoded, records, datetime.now(UTC))
         assert offered is Offer.STORED
     """
 

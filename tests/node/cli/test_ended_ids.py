@@ -364,7 +364,7 @@ def test_show_nothing(parley: Parley, bob: Bob) -> None:
 def test_show(parley: Parley, bob: Bob) -> None:
     store, records = KeyStatements(bob.stored), IdsOnRecord(lambda _: True, lambda _: False)
     for statement in (create_succession(bob.recovery, bob.new), create_revocation(bob.old)):
-        store.offer(statement, records, NOW)
+        store.offer(statement.encoded, records, NOW)
     new, time = bob.new.node_id, "2027-01-01T00:00:00Z"
     done = parley("peers", "show")
     assert (done.code, done.err) == (0, "")

@@ -15,7 +15,13 @@ from parley import (
     create_revocation,
     create_succession,
 )
-from parley._node.trust.key_statements import MAX_FILE_SIZE, KeyStatements, Offer, read_table
+from parley._node.trust.key_statements import (
+    ABOVE_RATE,
+    MAX_FILE_SIZE,
+    KeyStatements,
+    Offer,
+    read_table,
+)
 from parley._node.trust.statement_table import (
     MAX_UNNAMED,
     IdsOnRecord,
@@ -51,7 +57,7 @@ def forged(statement: Statement) -> Statement:
 def test_a_file_keeps_statements_and_decisions(path: Path) -> None:
     (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
     statements = KeyStatements(path)
-    assert statements.offer(create_succession(recovery, new), NAMED, NOW) is Offer.STORED
+    assert statements.offer(create_succession(recovery, new).encoded, NAMED, NOW) is Offer.STORED
     assert statements.apply(create_revocation(old).encoded)
     statements.decide(old.node_id, new.node_id)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -85,14 +91,14 @@ def test_a_statement_parses_the_file_only_if_it_has_changed(
 
     mine, other = KeyStatements(path), KeyStatements(path)
     some = [create_revocation(Identity.create()) for _ in range(4)]
-    mine.offer(some[0], NAMED, NOW)
+    mine.offer(some[0].encoded, NAMED, NOW)
     monkeypatch.setattr(Statement, "parse", count)
-    mine.offer(some[1], NAMED, NOW)
-    assert parsed == []
-    other.offer(some[2], NAMED, NOW)
-    assert len(parsed) == 2
-    mine.offer(some[3], NAMED, NOW)
-    assert len(parsed) == 5
+    mine.offer(some[1].encoded, NAMED, NOW)
+    assert parsed == [some[1].encoded]
+    other.offer(some[2].encoded, NAMED, NOW)
+    assert len(parsed) == 2 + 2
+    mine.offer(some[3].encoded, NAMED, NOW)
+    assert len(parsed) == 4 + 1 + 3
     assert len(mine.table.stored) == 4
 
 
@@ -100,7 +106,7 @@ def test_processes_do_not_lose_each_other_s_statements(path: Path) -> None:
     ids = [Identity.create() for _ in range(4)]
     some = [KeyStatements(path), KeyStatements(path)]
     for number, identity in enumerate(ids):
-        some[number % 2].offer(create_revocation(identity), NAMED, NOW)
+        some[number % 2].offer(create_revocation(identity).encoded, NAMED, NOW)
     for one in some:
         one.refresh()
         assert list(one.table.origins) == [identity.node_id for identity in ids]
@@ -112,8 +118,8 @@ def test_each_change_is_reported_once(path: Path) -> None:
     statements.listeners.append(lambda: changes.append(len(changes)))
     statement = create_revocation(Identity.create())
     statements.refresh()
-    assert statements.offer(statement, NAMED, NOW) is Offer.STORED
-    assert statements.offer(statement, NAMED, NOW) is Offer.KNOWN
+    assert statements.offer(statement.encoded, NAMED, NOW) is Offer.STORED
+    assert statements.offer(statement.encoded, NAMED, NOW) is Offer.KNOWN
     assert not statements.apply(statement.encoded)
     statements.refresh()
     assert len(changes) == 1
@@ -160,19 +166,19 @@ def test_only_statements_about_ids_on_record_are_stored(
     records: IdsOnRecord, expected: Offer
 ) -> None:
     statements = KeyStatements()
-    assert statements.offer(create_revocation(Identity.create()), records, NOW) is expected
+    assert statements.offer(create_revocation(Identity.create()).encoded, records, NOW) is expected
     assert statements.dropped.total() == (expected is Offer.NOT_ON_RECORD)
 
 
 def test_a_statement_that_is_not_on_record_is_not_verified() -> None:
     wrong = forged(create_revocation(Identity.create()))
-    assert KeyStatements().offer(wrong, UNKNOWN, NOW) is Offer.NOT_ON_RECORD
+    assert KeyStatements().offer(wrong.encoded, UNKNOWN, NOW) is Offer.NOT_ON_RECORD
 
 
 def test_invalid_statements_are_refused() -> None:
     statements, wrong = KeyStatements(), forged(create_revocation(Identity.create()))
     with pytest.raises(StatementError) as caught:
-        statements.offer(wrong, NAMED, NOW)
+        statements.offer(wrong.encoded, NAMED, NOW)
     assert caught.value.reason == "signature"
     with pytest.raises(StatementError) as caught:
         statements.apply(wrong.encoded)
@@ -186,10 +192,13 @@ def test_a_full_table_drops_offers_but_not_what_a_person_applies(
 ) -> None:
     statements = KeyStatements()
     for _ in range(MAX_UNNAMED):
-        assert statements.offer(create_revocation(Identity.create()), SEEN, NOW) is Offer.STORED
+        assert (
+            statements.offer(create_revocation(Identity.create()).encoded, SEEN, NOW)
+            is Offer.STORED
+        )
     caplog.clear()
     last = create_revocation(Identity.create())
-    assert statements.offer(last, SEEN, NOW) is Offer.FULL
+    assert statements.offer(last.encoded, SEEN, NOW) is Offer.FULL
     assert events(caplog) == ["identity.statement-dropped"]
     assert statements.apply(last.encoded)
     assert statements.table.has_ended(last.origin)
@@ -202,7 +211,7 @@ def test_the_count_of_unnamed_ids_follows_the_names(monkeypatch: pytest.MonkeyPa
 
     def offer() -> Offer:
         records = IdsOnRecord(named.__contains__, lambda _: True)
-        return statements.offer(create_revocation(Identity.create()), records, NOW)
+        return statements.offer(create_revocation(Identity.create()).encoded, records, NOW)
 
     assert [offer() for _ in range(6)] == [Offer.STORED] * 4 + [Offer.FULL] * 2
     first, second, *_ = statements.table.origins
@@ -233,7 +242,7 @@ def test_a_batch_asks_about_each_id_once(leads: bool) -> None:
     others = [create_revocation(Identity.create()) for _ in range(63)]
     batch = [create_succession(root_recovery, last), *others]
     records = IdsOnRecord(is_named, lambda _: True)
-    assert {statements.offer(one, records, NOW) for one in batch} == {Offer.FULL}
+    assert {statements.offer(one.encoded, records, NOW) for one in batch} == {Offer.FULL}
     assert len(asked) == len(set(asked)) == MAX_UNNAMED + len(batch)
 
 
@@ -241,12 +250,24 @@ def test_dropped_statements_are_counted_by_reason() -> None:
     statements, peer = KeyStatements(), Identity.create()
     wrong = forged(create_revocation(Identity.create()))
     with pytest.raises(StatementError):
-        statements.offer_encoded(wrong.encoded, NAMED, NOW)
+        statements.offer(wrong.encoded, NAMED, NOW)
     with pytest.raises(StatementError):
-        statements.offer_encoded(b"x", NAMED, NOW)
+        statements.offer(b"x", NAMED, NOW)
     statements.offer_chain([b"x", b"y"], peer.node_id, NAMED, NOW)
-    statements.offer_encoded(wrong.encoded, UNKNOWN, NOW)
+    statements.offer(wrong.encoded, UNKNOWN, NOW)
     assert statements.dropped == {"signature": 1, "malformed": 3, "not-on-record": 1}
+
+
+def test_the_rest_of_a_batch_is_dropped_after_too_many_wrong_signatures() -> None:
+    statements, true = KeyStatements(), create_revocation(Identity.create()).encoded
+    wrong = forged(create_revocation(Identity.create())).encoded
+    goes_on = [False, True]
+    failed = statements.offer_all([b"x", wrong, wrong, true, b"x"], NAMED, NOW, goes_on.pop)
+    assert failed is not None
+    assert failed.reason == "signature"
+    assert statements.dropped == {"malformed": 1, "signature": 2, ABOVE_RATE: 2}
+    assert statements.offer_all([b"x", wrong, true], NAMED, NOW) is not None
+    assert len(statements.table.stored) == 1
 
 
 def test_statements_cut_off_by_a_conflict_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,9 +285,11 @@ def test_statements_cut_off_by_a_conflict_still_count(monkeypatch: pytest.Monkey
             create_succession(next_recovery, last),
             create_succession(recovery, other),
         ):
-            stored += statements.offer(statement, records, NOW) is Offer.STORED
+            stored += statements.offer(statement.encoded, records, NOW) is Offer.STORED
     assert stored == 8
-    assert statements.offer(create_revocation(Identity.create()), NAMED, NOW) is Offer.STORED
+    assert (
+        statements.offer(create_revocation(Identity.create()).encoded, NAMED, NOW) is Offer.STORED
+    )
 
 
 def test_a_listener_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -288,7 +311,7 @@ def test_refused_statements_do_not_hide_that_one_was_dropped(
     statements, peer = KeyStatements(), Identity.create().node_id
     for _ in range(200):
         statements.offer_chain([b"x"], peer, SEEN, NOW)
-    assert statements.offer(create_revocation(Identity.create()), SEEN, NOW) is Offer.FULL
+    assert statements.offer(create_revocation(Identity.create()).encoded, SEEN, NOW) is Offer.FULL
     assert "identity.statement-dropped" in events(caplog)
 
 
@@ -302,7 +325,7 @@ def test_flooding_with_restarts_stays_within_the_limit(
         statements = KeyStatements(path)
         statements.refresh()
         for _ in range(5):
-            offered = statements.offer(create_revocation(Identity.create()), SEEN, NOW)
+            offered = statements.offer(create_revocation(Identity.create()).encoded, SEEN, NOW)
             stored += offered is Offer.STORED
     assert stored == 8
 
@@ -328,7 +351,7 @@ def test_a_full_disk_does_not_keep_an_id_alive(
     statements, identity = KeyStatements(path), Identity.create()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        assert statements.offer(create_revocation(identity), NAMED, NOW) is Offer.STORED
+        assert statements.offer(create_revocation(identity).encoded, NAMED, NOW) is Offer.STORED
         assert "identity.not-written" in events(caplog)
         assert statements.table.has_ended(identity.node_id)
         statements.refresh()
@@ -428,15 +451,15 @@ def test_ends_successors_conflicts_and_questions_are_logged_once(
     (old, recovery), (new, _), (other, _) = (Identity.create_recoverable() for _ in range(3))
     first, second = Identity.create(), Identity.create()
     statements = KeyStatements()
-    statements.offer(create_succession(recovery, new), NAMED, NOW)
+    statements.offer(create_succession(recovery, new).encoded, NAMED, NOW)
     assert events(caplog) == ["identity.ended", "identity.succeeded"]
     caplog.clear()
-    statements.offer(create_succession(recovery, other), NAMED, NOW)
+    statements.offer(create_succession(recovery, other).encoded, NAMED, NOW)
     assert events(caplog) == ["identity.conflict"]
     caplog.clear()
-    statements.offer(create_revocation(old), NAMED, NOW)
+    statements.offer(create_revocation(old).encoded, NAMED, NOW)
     assert events(caplog) == []
-    statements.offer(create_succession(first, second), NAMED, NOW)
+    statements.offer(create_succession(first, second).encoded, NAMED, NOW)
     assert events(caplog) == ["identity.ended", "identity.question"]
     caplog.clear()
     statements.decide(first.node_id, second.node_id)

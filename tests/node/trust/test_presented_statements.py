@@ -411,7 +411,7 @@ async def test_a_full_table_is_logged_at_a_limited_rate(
     records = IdsOnRecord(lambda _: True, lambda _: False)
     monkeypatch.setattr(StatementTable, "has_room", lambda *_: False)
     for _ in range(2 * LINES):
-        found = statements.offer(chain_of(identities)[0], records, NOW)
+        found = statements.offer(chain_of(identities)[0].encoded, records, NOW)
         assert found is Offer.FULL
     assert logged(caplog).count("identity.statement-dropped") == LINES
 
