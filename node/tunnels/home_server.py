@@ -169,14 +169,14 @@ class Home(Link):
         or with `discover` if the node is announced on the local network (extra `discovery`), it
         moves there as soon as it can. It ends with this home. `timeout` is seconds for all of it.
 
-        If no tunnel leads there, this node asks the home for key statements about the ID. If they
-        name a successor, it is dialled (section 22).
+        If no tunnel leads there, this node asks the home for key statements about the IDs. If they
+        name a successor of one, this node dials again (section 22).
 
         Raises:
             ConfigError: not one or two node ids, or `also` has addresses of another node.
             AddressError: not a direct address.
             CallTimeout: no connection with the home; its cause is the reason.
-            IdentityEndedError: the node ID has ended, and no successor is known or accepted.
+            IdentityEndedError: one of the IDs has ended, and no successor is known or accepted.
             TunnelRefusedError: an UnreachableError: no tunnel leads there; `code` is the reason.
             HandshakeError, NotTrustedError: as `Node.connect`. The home doesn't see a server on the
                 path that lies, and may choose the same path again.
@@ -189,44 +189,47 @@ class Home(Link):
         def left() -> float:
             return max(0.0, timeout - (self.backend.now() - began))
 
-        dialled = self._node.statements.table.current(target.node_id)
+        def current() -> list[NodeId | None]:
+            return list(map(self._node.statements.table.current, target.ids))
+
+        dialled = current()
         try:
             return await self._sessions.reach(target, name, left())
         except TunnelRefusedError:
-            if dialled is None:
-                raise
-            await self._ask_about(dialled, left())
-            if self._node.statements.table.current(target.node_id) == dialled:
+            await self._ask_about([one for one in dialled if one is not None], left())
+            if current() == dialled:
                 raise
         return await self._sessions.reach(target, name, left())
 
-    async def _ask_about(self, node_id: NodeId, timeout: float) -> None:
-        """Ask the home for key statements about a node ID, and store those that are valid."""
+    async def _ask_about(self, node_ids: Sequence[NodeId], timeout: float) -> None:
+        """Ask the home for key statements about node IDs, and store those that are valid."""
         try:
-            answer = await self.call(STATEMENTS_CALL, {"of": [str(node_id)]}, timeout=timeout)
+            of = {"of": list(map(str, node_ids))}
+            answer = await self.call(STATEMENTS_CALL, of, timeout=timeout)
         except (ParleyError, LocalError) as error:
-            self._log_no_statements(node_id, error)
+            self._log_no_statements(node_ids, error)
             return
         statements = answer.get("statements") if isinstance(answer, dict) else None
         found = statements if isinstance(statements, list) else [None]
         encoded = [one for one in found if type(one) is bytes]
         too_many = len(found) > MAX_STATEMENTS or sum(map(len, encoded)) > MAX_ANSWER_BYTES
         if too_many or len(encoded) < len(found):
-            self._log_no_statements(node_id, "the answer is malformed or too long")
+            self._log_no_statements(node_ids, "the answer is malformed or too long")
             return
-        store = partial(self._node.offer_statements, encoded, dialled=[node_id])
+        store = partial(self._node.offer_statements, encoded, dialled=node_ids)
         failed = await in_thread(self._threads, store)
         if failed is not None:
-            self._log_no_statements(node_id, failed)
+            self._log_no_statements(node_ids, failed)
 
-    def _log_no_statements(self, node_id: NodeId, why: object) -> None:
-        logger.debug(
-            "no key statements about %s from %s: %s",
-            node_id,
-            self._places,
-            one_line(str(why)),
-            extra={"event": "home.no-statements", "peer": node_id},
-        )
+    def _log_no_statements(self, node_ids: Sequence[NodeId], why: object) -> None:
+        for node_id in node_ids:
+            logger.debug(
+                "no key statements about %s from %s: %s",
+                node_id,
+                self._places,
+                one_line(str(why)),
+                extra={"event": "home.no-statements", "peer": node_id},
+            )
 
     async def publish(
         self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]

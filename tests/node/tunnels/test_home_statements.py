@@ -46,7 +46,8 @@ class Place:
 async def place() -> AsyncIterator[Place]:
     bob, recovery = Identity.create_recoverable()
     new, _ = Identity.create_recoverable()
-    nodes = [Node(one, config=config()) for one in (Identity.create(), Identity.create(), new)]
+    own, _ = Identity.create_recoverable()
+    nodes = [Node(one, config=config()) for one in (own, Identity.create(), new)]
     server, alice, successor = nodes
     settings = FederationSettings(accounts="any")
     with anyio.fail_after(PATIENCE):
@@ -56,10 +57,12 @@ async def place() -> AsyncIterator[Place]:
             async def who(call: Call) -> str:
                 return str(successor.node_id)
 
+            successor.topic("news", writers=lambda peer, name: True)
             address = await server.listen("memory://home-of-statements")
-            async with alice.home(address) as home, successor.home(address, exports=["who"]) as own:
+            exports = ["who", "publish:news"]
+            async with alice.home(address) as home, successor.home(address, exports=exports) as at:
                 await home.ready(PATIENCE)
-                await own.ready(PATIENCE)
+                await at.ready(PATIENCE)
                 yield Place(server, federation, alice, home, bob, recovery, successor)
 
 
@@ -72,6 +75,36 @@ async def test_a_home_leads_to_the_successor() -> None:
         assert peer.node_id == one.successor.node_id
         assert await peer.call("who") == str(one.successor.node_id)
         assert one.alice.successor_of(one.bob.node_id) == one.successor.node_id
+
+
+async def test_a_home_leads_to_the_successor_of_another_home() -> None:
+    async with place() as one:
+        offer_federation_calls(one.server, one.federation)
+        (old, recovery), node_id = Identity.create_recoverable(), one.successor.node_id
+        with pytest.raises(TunnelRefusedError):
+            await one.home.reach(old.node_id, node_id)
+        one.server.statements.apply(create_succession(recovery, one.server.identity).encoded)
+        peer = await one.home.reach(old.node_id, node_id)
+        assert peer.node_id == node_id
+        assert await peer.call("who") == str(node_id)
+
+
+async def test_a_note_reaches_a_topic_at_the_successor_of_another_home() -> None:
+    async with place() as one:
+        offer_federation_calls(one.server, one.federation)
+        old, recovery = Identity.create_recoverable()
+        one.server.statements.apply(create_succession(recovery, one.server.identity).encoded)
+        await one.home.publish(f"news@{old.node_id}/{one.successor.node_id}", "hello")
+        assert one.alice.successor_of(old.node_id) == one.server.node_id
+
+
+async def test_a_home_reports_the_end_of_another_home() -> None:
+    async with place() as one:
+        offer_federation_calls(one.server, one.federation)
+        old = Identity.create()
+        one.server.statements.apply(create_revocation(old).encoded)
+        with pytest.raises(IdentityEndedError):
+            await one.home.reach(old.node_id, one.successor.node_id)
 
 
 async def test_a_home_tells_that_an_id_has_ended() -> None:
@@ -127,8 +160,9 @@ async def test_hostile_homes_end_nothing() -> None:
             with pytest.raises(TunnelRefusedError):
                 await one.home.reach(one.server.node_id, one.bob.node_id)
             assert not one.alice.statements.table.stored, name
-        # The home learns only the ID of the Dial.
-        assert asked == [{"of": [str(one.bob.node_id)]}] * len(answers)
+        # The home learns only the IDs of the Dial.
+        dialled = [str(one.server.node_id), str(one.bob.node_id)]
+        assert asked == [{"of": dialled}] * len(answers)
 
 
 async def test_a_home_that_refuses_or_never_answers_costs_only_the_time_of_the_call() -> None:
