@@ -15,7 +15,7 @@ from parley._node.cli.param_types import read_passphrase
 from parley._node.errors import ConfigError, KeyStatementsError, ParleyError
 from parley._node.settings import Settings
 from parley._node.trust.ended_ids import Outcome
-from parley._node.trust.key_statements import default_key_statements, read_table
+from parley._node.trust.key_statements import KeyStatements, default_key_statements, read_table
 from parley._node.trust.petnames import Petnames
 from parley._node.trust.statement_table import StatementTable
 
@@ -52,10 +52,12 @@ def check_recovery(identity: Identity, path: Path) -> Diagnosis:
     return Diagnosis(Level.NOTE, f"key {path}", text, mend)
 
 
-def check_own_id(node_id: NodeId, settings: Settings) -> Iterator[Diagnosis]:
-    """Check that the node's own ID has not ended."""
+def check_own_id(
+    node_id: NodeId, settings: Settings, statements: KeyStatements | None = None
+) -> Iterator[Diagnosis]:
+    """Check that the own ID of a node with these statements, or of commands, has not ended."""
     try:
-        table = _read(settings)
+        table = _read(settings, statements)
     except ParleyError:
         return  # check_ended_ids reports it
     if table.has_ended(node_id):
@@ -69,12 +71,14 @@ def check_own_id(node_id: NodeId, settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.PROBLEM, "node ID", text, mend)
 
 
-def check_ended_ids(settings: Settings) -> Iterator[Diagnosis]:
+def check_ended_ids(
+    settings: Settings, statements: KeyStatements | None = None
+) -> Iterator[Diagnosis]:
     """Yield the open questions and conflicts, the rules that name an ended ID, and the other ended
-    IDs.
+    IDs, by the `statements` of a node, or those that commands use.
     """
     try:
-        table = _read(settings)
+        table = _read(settings, statements)
     except KeyStatementsError as error:
         text = f"{error}: nodes refuse all peers"
         yield Diagnosis(Level.PROBLEM, "key statements", text, "correct the line")
@@ -102,5 +106,9 @@ def check_ended_ids(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.OK, "key statements", "no node ID has ended")
 
 
-def _read(settings: Settings) -> StatementTable:
+def _read(settings: Settings, statements: KeyStatements | None) -> StatementTable:
+    if statements is not None:
+        if statements.error is not None:
+            raise statements.error
+        return statements.table
     return read_table(default_key_statements(), follow=settings.serve.follows_successors)

@@ -31,6 +31,7 @@ from parley._node.gateways.server import is_local
 from parley._node.settings import JournalSettings, Settings, load_settings
 from parley._node.settings.tables import BusRight
 from parley._node.transport.address import Address
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.known_peers import default_known_peers
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -386,18 +387,17 @@ def _home() -> list[Path]:
         return []
 
 
-def findings(settings: Settings, own: NodeId | None = None) -> list[dict[str, str]]:
+def findings(settings: Settings, own: NodeId, statements: KeyStatements) -> list[dict[str, str]]:
     """Return the findings about this machine and the settings of a running server, which has the
-    node ID `own`.
+    node ID `own` and these key statements.
     """
-    return [asdict(found) for found in _diagnoses(settings, own)]
+    return [asdict(found) for found in _diagnoses(settings, own, statements)]
 
 
-def _diagnoses(settings: Settings, own: NodeId | None) -> Iterator[Diagnosis]:
+def _diagnoses(settings: Settings, own: NodeId, statements: KeyStatements) -> Iterator[Diagnosis]:
     yield from check_machine()
-    if own is not None:
-        yield from check_own_id(own, settings)
+    yield from check_own_id(own, settings, statements)
     yield from check_dialects(settings)
     yield from check_kept(settings.journal)
     yield from check_offered(settings)
-    yield from check_ended_ids(settings)
+    yield from check_ended_ids(settings, statements)

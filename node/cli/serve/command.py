@@ -386,7 +386,7 @@ async def _serve_console(
         node,
         federation=federation,
         known_peers=known_peers_of(node.trust) or KnownPeers(default_known_peers()),
-        findings=partial(findings, settings, node.node_id),
+        findings=partial(findings, settings, node.node_id, node.statements),
         on_drain=partial(os.kill, os.getpid(), signal.SIGTERM),
     )
     served = await stack.enter_async_context(serve_console(console, settings.serve.console))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley._crypto.identity import Identity
+from parley._crypto.identity import Identity, NodeId
 from parley._crypto.keyfile import PassphraseCost, save_identity
 from parley._crypto.statements import create_revocation, create_succession
 from parley._node.cli.doctor.diagnosis import Diagnosis, Level
@@ -18,6 +18,7 @@ from parley._node.cli.doctor.identity_checks import (
 )
 from parley._node.cli.doctor.settings_checks import findings
 from parley._node.cli.options import NodeOptions
+from parley._node.errors import KeyStatementsError
 from parley._node.settings import FederationSettings, ServeSettings, Settings
 from parley._node.trust.key_statements import KeyStatements, default_key_statements
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
@@ -127,11 +128,37 @@ def test_questions_conflicts_and_rules(statements: KeyStatements) -> None:
     )
     assert "two successors claim to be carol" in found[f"ended {carol.node_id} (carol)"].text
     # A server's console shows the same.
-    shown = {one["subject"]: one["level"] for one in findings(settings, bob.node_id)}
+    found_there = findings(settings, bob.node_id, statements)
+    shown = {one["subject"]: one["level"] for one in found_there}
     assert shown.items() >= levels(settings).items()
     assert shown["node ID"] == "problem"
     known.path.write_text("nonsense\n")
     assert levels(settings)["key statements"] == Level.NOTE
+
+
+def test_a_console_shows_the_ended_ids_of_its_node(tmp_path: Path) -> None:
+    """They can be in another file than that of commands, or in memory only."""
+    (own, _), (bob, _) = (Identity.create_recoverable() for _ in range(2))
+    for path in (tmp_path / "own_statements", None):
+        statements = KeyStatements(path)
+        for identity in (own, bob):
+            statements.apply(create_revocation(identity).encoded)
+        shown = {one["subject"]: one for one in findings(SETTINGS, own.node_id, statements)}
+        assert f"ended {bob.node_id}" in shown
+        assert shown["node ID"]["level"] == "problem"
+        assert "key statements" not in shown
+    assert not default_key_statements().exists()
+    assert levels() == {"key statements": Level.OK}
+
+
+def test_a_console_reports_that_its_node_cannot_read_its_statements(tmp_path: Path) -> None:
+    statements = KeyStatements(tmp_path / "own_statements")
+    (tmp_path / "own_statements").write_text("nonsense\n")
+    with pytest.raises(KeyStatementsError):
+        statements.refresh()
+    shown = {one["subject"]: one for one in findings(SETTINGS, NodeId(bytes(32)), statements)}
+    assert shown["key statements"]["level"] == "problem"
+    assert f"{tmp_path / 'own_statements'}, line 1" in shown["key statements"]["text"]
 
 
 def test_a_server_that_asks(statements: KeyStatements) -> None:
