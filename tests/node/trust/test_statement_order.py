@@ -90,6 +90,30 @@ def test_orders_and_sources_give_one_result(choice: str, follow: bool) -> None:
     assert dropped > 0
 
 
+def test_a_conflict_only_delays_what_is_stored_about_successors() -> None:
+    """A successor in a conflict is not on record, so statements about it are dropped until a person
+    has chosen it.
+    """
+    names_other, names_newest = STATEMENTS[2], STATEMENTS[4]
+    found: dict[frozenset[bytes], list[object]] = {}
+    for order in permutations((NAMES_NEW, names_other, names_newest)):
+        node = Node(Identity.create(), watch=[OLD.node_id])
+        for statement in order:
+            node.connections.offer_statement(statement.encoded)
+        table = node.statements.table
+        expected = {NAMES_NEW.slot, names_other.slot}
+        if order == (NAMES_NEW, names_newest, names_other):
+            expected.add(names_newest.slot)
+        assert table.stored.keys() == expected
+        result = results_of(table)
+        assert found.setdefault(frozenset(table.stored), result) == result
+        node.statements.decide(OLD.node_id, NEW.node_id)
+        offered = node.connections.offer_statement(names_newest.encoded)
+        assert offered == ("known" if names_newest.slot in expected else "stored")
+        assert node.statements.table.current(OLD.node_id) == NEWEST.node_id
+    assert len(found) == 2
+
+
 def test_a_full_table_gives_what_its_statements_give(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which statements have room depends on their order, but nothing else does."""
     monkeypatch.setattr("parley._node.trust.statement_table.MAX_STATEMENTS", 3)
