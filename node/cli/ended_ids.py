@@ -25,9 +25,9 @@ from parley._node.trust.ended_ids import Outcome
 from parley._node.trust.files import utc_text
 from parley._node.trust.key_statements import KeyStatements, default_key_statements, read_table
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
-from parley._node.trust.petnames import fingerprint
 from parley._node.trust.statement_file import load_statement
 from parley._node.trust.statement_table import StatementTable, StoredStatement
+from parley._node.trust.words import fingerprint
 
 NONE: Final = "none"
 

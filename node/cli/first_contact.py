@@ -24,8 +24,8 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.address import Address
 from parley._node.trust.known_peers import KnownPeer, KnownPeers
-from parley._node.trust.petnames import fingerprint, in_two_lines
 from parley._node.trust.policies import Candidate, FirstUse, known_peers_of
+from parley._node.trust.words import fingerprint, in_two_lines
 
 _STRANGER: Final = """\
 You have not connected to {place} before. The node there has the ID

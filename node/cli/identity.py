@@ -23,7 +23,7 @@ from parley._node.cli.output import Output
 from parley._node.cli.param_types import parse_names, read_passphrase
 from parley._node.cli.prompts import can_prompt, prompt_passphrase
 from parley._node.errors import ConfigError, FileError
-from parley._node.trust.petnames import fingerprint
+from parley._node.trust.words import fingerprint
 
 
 def new(

@@ -24,8 +24,8 @@ from parley._node.trust.known_peers import (
     default_accounts,
     default_known_peers,
 )
-from parley._node.trust.petnames import fingerprint
 from parley._node.trust.statement_table import StatementTable
+from parley._node.trust.words import fingerprint
 
 SHORTEST_ID: Final = 4  # minimum length of a node ID's prefix
 

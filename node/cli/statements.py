@@ -10,8 +10,8 @@ from parley._node.cli.identity import existing_default_key
 from parley._node.cli.output import Output
 from parley._node.cli.param_types import read_passphrase
 from parley._node.errors import ConfigError
-from parley._node.trust.petnames import fingerprint
 from parley._node.trust.statement_file import save_statement
+from parley._node.trust.words import fingerprint
 
 
 def succeed(

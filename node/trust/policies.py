@@ -28,7 +28,7 @@ from parley._node.errors import (
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import is_async
 from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
-from parley._node.trust.petnames import fingerprint
+from parley._node.trust.words import fingerprint
 
 __all__ = [
     "AnyPeer",

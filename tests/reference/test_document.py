@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from parley._node.trust.petnames import EVEN, ODD
+from parley._node.trust.words import EVEN, ODD
 from tests.reference.wire import CELLS, TYPES
 from tests.vectors.build import FILES, HERE
 

@@ -9,7 +9,7 @@ from typing import Final, Self
 from parley._crypto.hashing import HashAlgorithm, label
 from parley._crypto.randomness import random_bytes
 from parley._node.errors import ConfigError, NotTrustedError, UnreachableError
-from parley._node.trust.petnames import EVEN, ODD
+from parley._node.trust.words import EVEN, ODD
 
 
 class CodeTextError(ConfigError):

@@ -33,8 +33,9 @@ from parley._node.server.federation import Federation
 from parley._node.settings import Settings
 from parley._node.settings.tables import FederationSettings
 from parley._node.transport.address import Address
-from parley._node.trust.petnames import Petnames, fingerprint
+from parley._node.trust.petnames import Petnames
 from parley._node.trust.policies import AnyPeer
+from parley._node.trust.words import fingerprint
 
 PATIENCE: Final = 10.0  # seconds
 ANY_PORT: Final = "tcp://127.0.0.1:0"

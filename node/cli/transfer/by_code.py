@@ -29,8 +29,8 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.address import Address
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
-from parley._node.trust.petnames import fingerprint, in_two_lines
 from parley._node.trust.policies import AnyPeer, Pinned
+from parley._node.trust.words import fingerprint, in_two_lines
 from parley._node.tunnels.home_server import Home
 
 EVERYWHERE: Final = "tcp://0.0.0.0:0"

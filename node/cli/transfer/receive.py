@@ -32,7 +32,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.remote.remote import Remote
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
-from parley._node.trust.petnames import fingerprint, in_two_lines
+from parley._node.trust.words import fingerprint, in_two_lines
 
 REMEMBERED: Final = 1_024  # answers to remember
 _QUESTION: Final = """\

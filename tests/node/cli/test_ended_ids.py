@@ -14,9 +14,9 @@ from parley._node.errors import ParleyError
 from parley._node.node import Node
 from parley._node.trust.key_statements import KeyStatements, read_table
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.petnames import fingerprint
 from parley._node.trust.statement_file import save_statement
 from parley._node.trust.statement_table import IdsOnRecord
+from parley._node.trust.words import fingerprint
 from tests.node.cli.conftest import Parley, said
 from tests.node.cli.processes import Finished, Processes
 from tests.node.cli.terminals import at_terminal

@@ -20,8 +20,8 @@ from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.node import Node
 from parley._node.trust.key_statements import KeyStatements, default_key_statements
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
-from parley._node.trust.petnames import fingerprint
 from parley._node.trust.policies import Candidate
+from parley._node.trust.words import fingerprint
 from tests.node.cli.conftest import Parley
 from tests.node.cli.terminals import at_terminal
 from tests.node.cli.test_options import common

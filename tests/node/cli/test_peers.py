@@ -7,7 +7,7 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.petnames import fingerprint
+from parley._node.trust.words import fingerprint
 from tests.node.cli.conftest import Parley
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

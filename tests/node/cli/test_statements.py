@@ -12,8 +12,8 @@ from parley._crypto.keyfile import (
     save_identity,
     save_recovery,
 )
-from parley._node.trust.petnames import fingerprint
 from parley._node.trust.statement_file import load_statement
+from parley._node.trust.words import fingerprint
 from tests.node.cli.conftest import Parley
 
 

@@ -10,7 +10,8 @@ from parley._crypto.identity import Identity, NodeId
 from parley._crypto.statements import create_revocation, create_succession
 from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.petnames import EVEN, FINGERPRINT_SIZE, ODD, Petnames, fingerprint, words_of
+from parley._node.trust.petnames import Petnames
+from parley._node.trust.words import EVEN, FINGERPRINT_SIZE, ODD, fingerprint, words_of
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 ALICE, BOB, BOBBY = (NodeId(bytes([n]) * 31 + bytes([end])) for n, end in ((1, 1), (2, 2), (2, 3)))

@@ -11,7 +11,6 @@ from parley._crypto.identity import Identity, NodeId
 from parley._node.errors import ConfigError, IdentityChangedError, NotTrustedError
 from parley._node.protocol.codes import CloseCode
 from parley._node.trust.known_peers import KnownPeer, KnownPeers
-from parley._node.trust.petnames import fingerprint
 from parley._node.trust.policies import (
     AnyPeer,
     FirstUse,
@@ -25,6 +24,7 @@ from parley._node.trust.policies import (
     parse_trust,
     recheck,
 )
+from parley._node.trust.words import fingerprint
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 ALICE, BOB, EVE = (Identity.create().public for _ in range(3))

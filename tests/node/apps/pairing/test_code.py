@@ -4,7 +4,7 @@ import pytest
 
 from parley._node.apps.pairing import code
 from parley._node.apps.pairing.code import Code, CodeTextError, draw_slot, looks_like_code
-from parley._node.trust.petnames import EVEN, ODD
+from parley._node.trust.words import EVEN, ODD
 from tests.sweep import sweep
 
 

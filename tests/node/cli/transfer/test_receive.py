@@ -19,7 +19,7 @@ from parley._node.cli.transfer.receive import SenderConsent
 from parley._node.errors import CallRefused
 from parley._node.testing import ConnectedNodes
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.petnames import fingerprint
+from parley._node.trust.words import fingerprint
 from tests.node.cli.terminals import at_terminal
 from tests.node.network import meeting, settled
 
