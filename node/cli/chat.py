@@ -34,6 +34,7 @@ from parley._node.errors import (
 )
 from parley._node.logs import one_line
 from parley._node.protocol.codes import ResultCode
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.policies import (
     FirstUse,
     Known,
@@ -119,23 +120,29 @@ HELP: Final = "/who lists the people here, /quit leaves, /help shows this; // se
 class Standing:
     """Decides how well the user `me` knows a person. `proved` are the IDs that were proved to this
     node rather than reported by the host (None: all). `known` are the IDs in the known peers or in
-    the address.
+    the address, which also stand for their successors by `statements` until they end.
     """
 
     def __init__(
-        self, me: NodeId, proved: Collection[NodeId] | None, known: Collection[NodeId]
+        self,
+        me: NodeId,
+        proved: Collection[NodeId] | None,
+        known: Collection[NodeId],
+        statements: KeyStatements,
     ) -> None:
         self._me = me
         self._proved = proved
-        self._known = known
+        self._known = frozenset(known)
+        self._statements = statements
 
     def __call__(self, person: Person) -> str:
         """Return you, verified (known and proved), told (known, but only reported by the host) or
-        new.
+        new. An ended ID is new.
         """
         if person.node_id == self._me:
             return "you"
-        if person.node_id not in self._known:
+        table = self._statements.table
+        if table.has_ended(person.node_id) or self._known.isdisjoint(table.lineage(person.node_id)):
             return "new"
         return "verified" if self._proved is None or person.node_id in self._proved else "told"
 
@@ -304,7 +311,7 @@ async def _host(
 ) -> None:
     trust = options.listening_trust()
     async with make_node(options, trust) as node:
-        standing = Standing(node.node_id, None, _on_record(trust))
+        standing = Standing(node.node_id, None, _on_record(trust), node.statements)
 
         def show(message: Message) -> None:
             talk.show(message)
@@ -360,7 +367,10 @@ async def _visit(
         async with join_room(link, room, name or node.node_id.short) as member:
             place = member
             standing = Standing(
-                member.me.node_id, {host}, known | {host} if "#" in address else known
+                member.me.node_id,
+                {host},
+                known | {host} if "#" in address else known,
+                node.statements,
             )
             talk = Conversation(out, screen, host, standing, lambda: member.people, member.say)
 

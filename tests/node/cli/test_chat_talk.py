@@ -5,12 +5,14 @@ import json
 import pytest
 
 from parley._crypto.identity import Identity
+from parley._crypto.statements import create_revocation, create_succession
 from parley._node.apps.chat.messages import Person
 from parley._node.cli import chat as talk_module
 from parley._node.cli.chat import Conversation, Screen, Standing
 from parley._node.cli.output import Output
 from parley._node.errors import PeerClosedError, UnreachableError, received_refusal
 from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.trust.key_statements import KeyStatements
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +76,7 @@ async def test_what_could_not_be_said(
         raise error
 
     out = Output(as_json)
-    standing = Standing(ME.node_id, None, ())
+    standing = Standing(ME.node_id, None, (), KeyStatements())
     talk = Conversation(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
     await talk.send("hello")
     printed = capsys.readouterr().out
@@ -94,8 +96,23 @@ async def test_lines_of_a_file_wait_for_a_room_that_limits_their_rate(
         said.append(text)
 
     out = Output(False)
-    standing = Standing(ME.node_id, None, ())
+    standing = Standing(ME.node_id, None, (), KeyStatements())
     talk = Conversation(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
     await talk.send("hello")
     assert (said, talk.unsaid) == (["hello"], 0)
     assert capsys.readouterr().out == ""
+
+
+def test_a_known_person_is_followed_until_its_id_ends() -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    bob, successor = Person(old.node_id, "bob"), Person(new.node_id, "bob")
+    statements = KeyStatements()
+    standing = Standing(ME.node_id, {new.node_id}, [old.node_id], statements)
+    assert (standing(bob), standing(successor)) == ("told", "new")
+    statements.apply(create_succession(recovery, new).encoded)
+    assert (standing(bob), standing(successor)) == ("new", "verified")
+    statements.decide(old.node_id, None)
+    assert (standing(bob), standing(successor)) == ("new", "new")
+    statements.decide(old.node_id, new.node_id)
+    statements.apply(create_revocation(new).encoded)
+    assert (standing(bob), standing(successor)) == ("new", "new")
