@@ -1,7 +1,8 @@
 """`Connections`: the listeners, peers, links and tunnels of a node."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +16,7 @@ from parley._crypto.errors import StatementError
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.randomness import random_bytes
 from parley._node.config import CHANGEABLE, NodeConfig
-from parley._node.errors import ConfigError, ungrouped
+from parley._node.errors import ConfigError, IdentityChangedError, NotTrustedError, ungrouped
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.dials import TunnelRecord
 from parley._node.journal.errors import JournalFailedError
@@ -381,6 +382,22 @@ class Connections:
             self._log_successor(node_id, current)
         return current
 
+    @contextmanager
+    def _ended_instead(self, node_id: NodeId | None) -> Iterator[None]:
+        """Raise IdentityEndedError if a dial fails because the dialled ID, or the one recorded
+        under the dialled address, has ended. Statements that end it can arrive in the handshake.
+        """
+        try:
+            yield
+        except IdentityChangedError as error:
+            if not self.statements.table.has_ended(error.old):
+                raise
+            raise ended_error(self.statements.table, error.old, error) from error
+        except NotTrustedError as error:
+            if node_id is None or self.statements.table.current(node_id) is not None:
+                raise
+            raise ended_error(self.statements.table, node_id) from error
+
     def _log_successor(self, ended: NodeId, current: NodeId | None) -> None:
         # A link dials again and again.
         is_repeated = self._successors.get(ended) == current
@@ -460,7 +477,8 @@ class Connections:
         peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
         self._dialled[peer] = named
         dials = [self._dial(one) for one in addresses]
-        await open_peer(peer, dials, timeout, self._prober(place))
+        with self._ended_instead(node_id):
+            await open_peer(peer, dials, timeout, self._prober(place))
         if node_id is not None and peer.node_id not in (None, current):
             self._log_successor(node_id, peer.node_id)
         return peer
@@ -482,7 +500,8 @@ class Connections:
         policy = policy_for(None, Dialled(node_id), self.config)
         peer = self._peer(policy, name, initiator=True)
         self._dialled[peer] = frozenset((node_id,))
-        await open_peer(peer, dials, timeout, self._prober(name))
+        with self._ended_instead(node_id):
+            await open_peer(peer, dials, timeout, self._prober(name))
         if peer.node_id not in (None, current):
             self._log_successor(node_id, peer.node_id)
         return peer

@@ -199,7 +199,8 @@ def handshake_error(code: int, text: str, reason: str) -> HandshakeError:
 
 
 class IdentityEndedError(NotTrustedError):
-    """A key statement has ended the node ID (section 22).
+    """A key statement has ended the node ID that was dialled, or the one recorded under the dialled
+    address (section 22).
 
     Attributes: node_id: the ended ID. successor: the ID that took its place, or None if there is
     none, or a person must choose it.

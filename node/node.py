@@ -340,8 +340,9 @@ class Node:
             TunnelRefusedError: the server opened no tunnel to the node (a subclass of
                 UnreachableError).
             HandshakeError: the handshake failed, for example because the nodes share no algorithm.
-            IdentityEndedError: the node ID in the address has ended, and no successor is accepted
-                (a subclass of NotTrustedError).
+            IdentityEndedError: the node ID in the address has ended, and no successor is accepted;
+                or another node answered at an address whose known node ID has ended (a subclass of
+                NotTrustedError).
             NotTrustedError: the peer has another node ID or isn't trusted, or it rejected this
                 node.
         """

@@ -14,14 +14,14 @@ import anyio
 
 from parley._crypto.identity import NodeId
 from parley._crypto.statements import SUCCESSION, Statement
-from parley._node.cli.ended_report import Ending, describe_end, find_rules
+from parley._node.cli.ended_report import find_rules
 from parley._node.cli.output import Output, format_time
 from parley._node.cli.peers import fits, output_with_settings
 from parley._node.cli.prompts import can_prompt, prompt_yes_no
 from parley._node.cli.statements import fields_of, id_lines
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.settings import load_settings
-from parley._node.trust.ended_ids import Outcome
+from parley._node.trust.ended_ids import OWNER, Ending, Outcome, describe_end, in_words
 from parley._node.trust.files import utc_text
 from parley._node.trust.key_statements import KeyStatements, default_key_statements, read_table
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
@@ -38,9 +38,7 @@ Compare the words of the successor with {who} over another channel."""
 _ASKED: Final = """\
 The old ID ends. A thief of its primary key could also have signed this: the successor
 takes its place only after you accept it."""
-_CONFLICT: Final = """\
-The old ID ends. Two successors will claim to be {who}, and neither is trusted until you
-accept one."""
+_CONFLICT: Final = "The old ID ends: {text}, and none of them is trusted until you accept it."
 _RIGHTS: Final = (
     "to give it the rights of the old ID (members, carry, bus.allow, roles, allow=), run: "
     "parley peers accept {origin}"
@@ -59,17 +57,17 @@ def apply(path: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     if is_new:
         if not yes:
             after = table.with_statement(StoredStatement(statement, now))
-            _confirm(out, path, statement, describe_end(after, origin, out.petnames))
+            _confirm(out, path, statement, describe_end(after, origin, out.petnames.of(origin)))
         with _opened(stored) as statements:
             is_new = statements.apply(statement.encoded)
         out.effect = "stored the statement"
         table = read_table(stored, follow=out.follow)
     out.print(f"stored in   {stored}{'' if is_new else ' (before; nothing has changed)'}")
-    ending = describe_end(table, origin, out.petnames)
+    ending = describe_end(table, origin, out.petnames.of(origin))
     out.print(f"now         {out.petnames.in_text(ending.text)}")
     mend = ending.mend
     if ending.outcome is Outcome.FOLLOWED:
-        mend = _RIGHTS.format(origin=origin.short)
+        mend = _RIGHTS.format(origin=origin)
     if mend:
         out.print(f"to do       {mend}")
     out.done(
@@ -96,7 +94,7 @@ def show(known_peers: Path | None, config: Path | None, as_json: bool) -> None:
     rules = list(find_rules(table, out.petnames, settings, known_peers))
     outcomes = []
     for origin in table.origins:
-        ending = describe_end(table, origin, out.petnames)
+        ending = describe_end(table, origin, out.petnames.of(origin))
         outcomes.append(ending.outcome)
         state = _state_of(table, ending)
         out.event("ended", node_id=str(origin), words=fingerprint(origin), **state)
@@ -145,7 +143,7 @@ def _decide(who: str, named: str | None, out: Output) -> None:
     stored, known = default_key_statements(), KnownPeers(default_known_peers())
     table = read_table(stored, follow=out.follow)
     origin = _find_ended(table, known, who)
-    successor = _choose(table, known, origin, named)
+    successor = _choose(table, origin, named, out.petnames.of(origin) or OWNER)
     with _opened(stored) as statements:
         statements.decide(origin, successor)
     old = out.petnames.beside(origin)
@@ -156,7 +154,7 @@ def _decide(who: str, named: str | None, out: Output) -> None:
         out.print(f"words       {fingerprint(origin)}")
         out.print("            the ID stays ended, and no node takes its place")
         if table.successions_of(origin):
-            out.print(f"to undo     parley peers accept {origin.short} --as ID")
+            out.print(f"to undo     parley peers accept {origin} --as ID")
     else:
         out.effect = f"accepted {successor} as the successor of {origin}"
         out.print(f"accepted    {out.petnames.beside(successor)}")
@@ -167,7 +165,7 @@ def _decide(who: str, named: str | None, out: Output) -> None:
         out.print(f"signed by   {_signer(by)}")
         out.print("            it also has the rights that were granted to the old ID")
         if table.has_ended(successor):
-            ending = describe_end(table, successor, out.petnames)
+            ending = describe_end(table, successor, out.petnames.of(successor))
             out.print(f"note        it has ended too: {out.petnames.in_text(ending.text)}")
             if ending.mend:
                 out.print(f"to do       {ending.mend}")
@@ -176,7 +174,7 @@ def _decide(who: str, named: str | None, out: Output) -> None:
         origin_words=fingerprint(origin),
         successor=None if successor is None else str(successor),
         successor_words=None if successor is None else fingerprint(successor),
-        **_state_of(table, describe_end(table, origin, out.petnames)),
+        **_state_of(table, describe_end(table, origin, out.petnames.of(origin))),
         **out.petnames.known_by(origin),
         key_statements=str(stored),
     )
@@ -186,33 +184,34 @@ def _find_ended(table: StatementTable, known: KnownPeers, who: str) -> NodeId:
     """Return the ended ID with this name, address, node ID or prefix of a node ID.
 
     Raises:
-        ConfigError: no ended ID matches, or several.
+        ConfigError: no ended ID matches, or another ended ID or known peer matches too.
         KnownPeersError: the file of known peers cannot be read.
     """
     named = dict.fromkeys(peer.node_id for peer in known if fits(peer.node_id, peer.names, who))
     found = dict.fromkeys([*named, *(one for one in table.origins if fits(one, (), who))])
-    ended = [one for one in found if table.has_ended(one)]
-    if len(ended) == 1:
-        return ended[0]
-    if ended:
+    if not found:
         raise ConfigError(
-            f"cannot choose an ended node ID by {who!r}: it matches {', '.join(map(str, ended))}"
+            f"cannot find an ended node ID by {who!r}: list all with: parley peers show"
         )
-    if found:
+    if len(found) > 1:
         raise ConfigError(
-            f"cannot choose a successor of {next(iter(found))}: the ID has not ended; store the "
-            "statement that ends it with: parley peers apply FILE"
+            f"cannot choose an ended node ID by {who!r}: it matches {', '.join(map(str, found))}"
         )
-    raise ConfigError(f"cannot find an ended node ID by {who!r}: list all with: parley peers show")
+    (origin,) = found
+    if not table.has_ended(origin):
+        raise ConfigError(
+            f"cannot choose a successor of {origin}: the ID has not ended; store the statement "
+            "that ends it with: parley peers apply FILE"
+        )
+    return origin
 
 
-def _choose(
-    table: StatementTable, known: KnownPeers, origin: NodeId, named: str | None
-) -> NodeId | None:
-    """Return the stored successor that `named` means, or the only one; None for `none`.
+def _choose(table: StatementTable, origin: NodeId, named: str | None, owner: str) -> NodeId | None:
+    """Return the stored successor that has the whole ID `named`, or the only one; None for `none`.
+    A prefix is not enough for a decision that grants rights. `owner` is the person to ask.
 
     Raises:
-        ConfigError: no stored successor matches, or several.
+        ConfigError: no stored successor matches, or several are stored and none is named.
     """
     if named == NONE:
         return None
@@ -222,19 +221,20 @@ def _choose(
             f"cannot accept a successor of {origin}: no stored statement names one; store one "
             "with: parley peers apply FILE"
         )
-    names = {peer.node_id: peer.names for peer in known}
-    found = [one for one in stored if named is None or fits(one, names.get(one, ()), named)]
-    if len(found) == 1:
-        return found[0]
     several = " or ".join(map(str, stored))
     if named is None:
+        if len(stored) == 1:
+            return stored[0]
         raise ConfigError(
-            f"cannot choose a successor of {origin}: two are stored; ask its owner which is "
-            f"right, then give --as {several}"
+            f"cannot choose a successor of {origin}: {in_words(len(stored))} are stored; ask "
+            f"{owner} which is right, then give --as {several}"
         )
+    for successor in stored:
+        if successor.text == named:
+            return successor
     raise ConfigError(
-        f"cannot accept {named!r} as the successor of {origin}: the stored statements name "
-        f"{several}"
+        f"cannot accept {named!r} as the successor of {origin}: give the whole node ID of a "
+        f"successor that the stored statements name: {several}"
     )
 
 
@@ -250,7 +250,7 @@ def _confirm(out: Output, path: Path, statement: Statement, ending: Ending) -> N
             f"cannot apply the statement '{path}': there is no terminal to ask at; check the "
             "node IDs, then give --yes"
         )
-    who, names_one = out.petnames.of(statement.origin) or "its owner", statement.kind == SUCCESSION
+    who, names_one = out.petnames.of(statement.origin) or OWNER, statement.kind == SUCCESSION
     match ending.outcome:
         case Outcome.REVOKED:
             text = _REVOKED
@@ -259,7 +259,7 @@ def _confirm(out: Output, path: Path, statement: Statement, ending: Ending) -> N
         case Outcome.QUESTION if names_one and not statement.by_recovery:
             text = _ASKED
         case Outcome.CONFLICT:
-            text = _CONFLICT.format(who=who)
+            text = _CONFLICT.format(text=ending.text)
         case _:
             text = f"The ID ends; {ending.text}."
     # The user has not seen these lines if standard output is a file.

@@ -1,11 +1,10 @@
-"""Describe ended node IDs, and the rules that still name them, for `parley peers show` and `parley
-doctor` (docs/protocol.md section 22).
+"""Find the rules that still name ended node IDs, for `parley peers show` and `parley doctor`
+(docs/protocol.md section 22).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from parley._crypto.identity import NodeId
 from parley._node.cli.context_file import Contexts
@@ -14,58 +13,11 @@ from parley._node.handlers.permissions import read_roles
 from parley._node.settings import Settings
 from parley._node.settings.tables import parse_forward
 from parley._node.transport.address import Address
-from parley._node.trust.ended_ids import Outcome, outcome_of
+from parley._node.trust.ended_ids import OPEN, describe_end, last_ended
 from parley._node.trust.known_peers import KnownPeers, default_accounts, default_known_peers
 from parley._node.trust.petnames import Petnames
 from parley._node.trust.policies import known_peers_of, parse_trust
 from parley._node.trust.statement_table import MAX_STEPS, StatementTable
-
-OPEN: Final = (Outcome.QUESTION, Outcome.CONFLICT)  # a person must decide
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """What became of an ended ID: a sentence, and the advice, empty if there is nothing to do."""
-
-    node_id: NodeId
-    outcome: Outcome
-    successor: NodeId | None
-    text: str
-    mend: str
-
-
-def describe_end(table: StatementTable, origin: NodeId, petnames: Petnames) -> Ending:
-    """Describe what became of an ended ID."""
-    outcome, successor = outcome_of(table, origin), table.successor_of(origin)
-    name = petnames.of(origin)
-    who, owner = name or origin.short, name or "its owner"
-    text = mend = ""
-    match outcome:
-        case Outcome.FOLLOWED:
-            text = f"its recovery key named the successor {successor}"
-        case Outcome.ACCEPTED:
-            text = f"you accepted the successor {successor}"
-        case Outcome.REFUSED:
-            text = "you refused its successors, so no node takes its place"
-        case Outcome.REVOKED:
-            text = "it was revoked, and no node takes its place"
-        case Outcome.CONFLICT:
-            text = f"two successors claim to be {who}"
-            mend = (
-                f"ask {owner} which is right, then run: parley peers accept {origin.short} --as ID"
-            )
-        case Outcome.QUESTION:
-            several = len(table.successions_of(origin)) > 1
-            text = f"a statement names a successor of {who}, which you have not accepted"
-            if several:
-                text = f"two statements name successors of {who}, which you have not accepted"
-            mend = (
-                f"compare the words with {owner} over another channel, then run: parley peers "
-                f"accept {origin.short}{' --as ID' if several else ''}"
-            )
-    if successor is not None and table.has_ended(successor):
-        text += ", which has ended too"
-    return Ending(origin, outcome, successor, text, mend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +76,13 @@ def _rule(
     heir: NodeId | None,
 ) -> EndedRule:
     current = table.current(node_id)
-    last = describe_end(table, _last(table, node_id), petnames)
+    ended = last_ended(table, node_id)
+    last = describe_end(table, ended, petnames.of(ended))
     if heir is not None:
         text, mend = f"its successor {heir} takes its place", ""
     elif current is not None:
         text = f"its successor {current} does not take its place until you accept it"
-        mend = f"to grant it the same, run: parley peers accept {_unaccepted(table, node_id).short}"
+        mend = f"to grant it the same, run: parley peers accept {_unaccepted(table, node_id)}"
     elif last.outcome in OPEN:
         text, mend = "no node takes its place until you choose a successor", last.mend
     else:
@@ -144,16 +97,6 @@ def _unaccepted(table: StatementTable, node_id: NodeId) -> NodeId:
         if decision is None or decision.successor is None:
             break
         node_id = decision.successor
-    return node_id
-
-
-def _last(table: StatementTable, node_id: NodeId) -> NodeId:
-    """Return the ended ID at which the successors of an ID that has no `current` end."""
-    for _ in range(MAX_STEPS):
-        successor = table.successor_of(node_id)
-        if successor is None:
-            break
-        node_id = successor
     return node_id
 
 

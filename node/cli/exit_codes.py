@@ -171,11 +171,18 @@ def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
 
 
 def _identity_ended(error: IdentityEndedError, text: str) -> CommandFailure:
-    fields = {"old_node_id": str(error.node_id)}
+    from parley._node.trust.ended_ids import OWNER
+    from parley._node.trust.petnames import Petnames
+
+    # Only the name on the line of the ended ID itself, whatever the settings of a server.
+    known = Petnames.of_home(follow=False).known_by(error.node_id)
+    fields = {"old_node_id": str(error.node_id), **known}
     if error.successor is not None:
         fields["new_node_id"] = str(error.successor)
     # Without the name of the code, which would follow the command that the text ends with.
     shown = one_line(error.text)
+    if known:
+        text, shown = (one.replace(OWNER, known["petname"]) for one in (text, shown))
     return CommandFailure(
         Exit.NOT_TRUSTED,
         error.code,

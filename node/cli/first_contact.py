@@ -16,7 +16,7 @@ from parley._crypto.identity import Identity, NodeId
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.prompts import can_prompt, prompt_yes_no
-from parley._node.cli.run import dial, make_node, peer_fields
+from parley._node.cli.run import dial, make_node, peer_fields, remark_successor
 from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.logs import one_line
 from parley._node.node import Node
@@ -54,6 +54,7 @@ async def connect(options: NodeOptions, out: Output, address: str) -> AsyncItera
     """Connect to `address`. Leaving the block closes the peer and the node."""
     async with open_node(options, out, address) as node:
         peer = await dial(node, address, options.dialling_trust(address))
+        remark_successor(out, address, peer)
         out.event("connected", **peer_fields(peer))
         try:
             yield peer

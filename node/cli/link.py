@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.run import handshake_hint, peer_fields
+from parley._node.cli.run import handshake_hint, peer_fields, remark_successor
 from parley._node.cli.standard_io import PacedOutput
 from parley._node.errors import PeerClosedError
 from parley._node.logs import one_line
@@ -77,6 +77,7 @@ async def open_link(
     async with node.link(address, trust=options.dialling_trust(address)) as link:
         with handshake_hint(), _silent_log():
             peer = await link.ready(attempts=1)
+        remark_successor(out, address, peer)
         out.event("connected", **peer_fields(peer))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(

@@ -109,7 +109,9 @@ def rename(
     as_json: bool,
 ) -> None:
     known, out = _file(known_peers, accounts), output_with_settings(config, as_json)
-    peer = find_peer(known, who)
+    table = read_table(default_key_statements(), follow=out.follow)
+    # The line of a predecessor has the names of a successor that has none itself.
+    peer = known.lookup_all(table.lineage(_find_id(known, table, who)))[0]
     renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))
     out.effect = f"renamed {renamed.node_id}"
     out.print(f"{renamed.node_id} is {', '.join(renamed.names)}")
@@ -126,23 +128,13 @@ def output_with_settings(config: Path | None, as_json: bool) -> Output:
     return Output(as_json, follow=load_settings(config).serve.follows_successors)
 
 
-def find_peer(known: KnownPeers, who: str) -> KnownPeer:
-    """Return the peer with this name, address, node ID or prefix of a node ID.
+def _find_id(known: KnownPeers, table: StatementTable, who: str) -> NodeId:
+    """Return the ID of the peer with this name, address, node ID or prefix of a node ID: a peer
+    that has a line, or that succeeds a peer that has one.
 
     Raises:
         ConfigError: no peer matches, or several, which are listed.
         KnownPeersError: as for `KnownPeers`.
-    """
-    found = {peer.node_id: peer for peer in known if fits(peer.node_id, peer.names, who)}
-    _require_one(known, list(found), who)
-    return next(iter(found.values()))
-
-
-def _find_id(known: KnownPeers, table: StatementTable, who: str) -> NodeId:
-    """Return the ID of a peer that has a line, or that succeeds a peer that has one.
-
-    Raises:
-        ConfigError, KnownPeersError: as for `find_peer`.
     """
     peers = list(known)
     found = dict.fromkeys(

@@ -150,6 +150,14 @@ async def dial(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Pee
         return await node.connect(address, trust=trust)
 
 
+def remark_successor(out: Output, address: str, peer: Peer) -> None:
+    """Print a remark if the node ID in an address has ended, and its successor was reached."""
+    dialled = Address.parse(address).node_id
+    if dialled is not None and peer.node_id not in (None, dialled):
+        text = f"the node ID {dialled} has ended: connected to its successor {peer.node_id}"
+        out.remark(out.petnames.in_text(text))
+
+
 def require_other_node(node: Node, *addresses: str) -> None:
     """Raise ConfigError if an address has the node ID of `node` itself.
 

@@ -57,7 +57,7 @@ def succeed(
     if not statement.by_recovery:
         accept = (
             "; because the primary key signed it, each operator must also accept it: parley peers "
-            f"accept {statement.origin.short} --as {successor.node_id.short}"
+            f"accept {statement.origin} --as {successor.node_id}"
         )
     out.remark(
         f"give {statement_path} to the new node and to your peers, who run: parley peers apply "

@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from parley._crypto.identity import NodeId, PublicIdentity
 from parley._node.errors import (
+    IdentityChangedError,
     IdentityEndedError,
     KeyStatementsError,
     NotTrustedError,
@@ -22,7 +23,7 @@ from parley._node.protocol.reports import PeerIdentified
 from parley._node.protocol.states import State
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.loop import Runner
-from parley._node.trust.ended_ids import Outcome, outcome_of
+from parley._node.trust.ended_ids import OPEN, describe_claims, describe_end, last_ended
 from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.policies import Candidate, HookPolicy, ResolvedPolicy
 from parley._node.trust.statement_table import StatementTable
@@ -214,20 +215,27 @@ class TrustDecision:
             core.refuse_peer(answer.text, now)
 
 
-def ended_error(table: StatementTable, node_id: NodeId) -> IdentityEndedError:
-    """Return the error that says that a node ID has ended, and what took its place."""
-    current, outcome = table.current(node_id), outcome_of(table, node_id)
+def ended_error(
+    table: StatementTable, node_id: NodeId, changed: IdentityChangedError | None = None
+) -> IdentityEndedError:
+    """Return the error that says that a node ID has ended, and what took its place. `changed` is
+    the error of a dial that found another node under the name of the ended ID.
+    """
+    current, mend = table.current(node_id), ""
     if current is not None:
         reason = f"its successor is {current}"
-    elif outcome is Outcome.CONFLICT:
-        reason = (
-            "two successors claim to be it; ask its owner which is right, then run: parley peers "
-            f"accept {node_id} --as ID"
-        )
-    elif outcome is Outcome.QUESTION:
-        reason = f"to accept its successor, run: parley peers accept {node_id}"
     else:
-        reason = "it has no successor"
+        last = last_ended(table, node_id)
+        ending = describe_end(table, last)
+        reason = describe_claims(table, last) if ending.outcome in OPEN else ending.text
+        if last != node_id:
+            reason = f"its successor {last} has ended too: {reason}"
+        mend = ending.mend
+    subject = f"the node ID {node_id}"
+    if changed is not None:
+        subject = f"the node at {changed.name} is {changed.new}, and the known ID {node_id}"
+        mend = mend or "to see what is stored, run: parley peers show"
+    text = f"{subject} has ended: {reason}"
     return IdentityEndedError(
-        f"the node ID {node_id} has ended: {reason}", node_id=node_id, successor=current
+        f"{text}; {mend}" if mend else text, node_id=node_id, successor=current
     )

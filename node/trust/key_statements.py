@@ -25,7 +25,7 @@ from parley._crypto.identity import NodeId
 from parley._crypto.statements import Statement, parse_chain
 from parley._node.errors import APPLICATION_ERRORS, KeyStatementsError
 from parley._node.logs import RateLimitedLogger
-from parley._node.trust.ended_ids import Outcome, outcome_of
+from parley._node.trust.ended_ids import Outcome, describe_claims, describe_end, outcome_of
 from parley._node.trust.files import (
     current_stamp,
     file_stamp,
@@ -402,20 +402,20 @@ def _log_successor(before: StatementTable, table: StatementTable, origin: NodeId
             )
     elif outcome is Outcome.CONFLICT and was is not outcome:
         logger.error(
-            "two successors claim to be %s; ask its owner which is right, then run: "
-            "parley peers accept %s --as ID",
+            "the node ID %s has ended: %s; %s",
             origin,
-            origin,
+            describe_claims(table, origin),
+            describe_end(table, origin).mend,
             extra={"event": "identity.conflict", "peer": origin},
         )
     elif outcome is Outcome.QUESTION and (
         len(table.successions_of(origin)) > len(before.successions_of(origin))
     ):
         logger.warning(
-            "a statement names a successor of %s, which a person must accept: "
-            "parley peers accept %s",
+            "the node ID %s has ended: %s; %s",
             origin,
-            origin,
+            describe_claims(table, origin),
+            describe_end(table, origin).mend,
             extra={"event": "identity.question", "peer": origin},
         )
 

@@ -183,7 +183,7 @@ TRIGGERS: dict[str, tuple[Trigger, str]] = {
     "CallTimeout": (lambda met, _: met.peer.call("sleep", timeout=0.01), "17"),
     "SubscribeRefused": (lambda met, _: subscribe(met, "private"), "3"),
     "IdentityChangedError": (lambda _, path: changed(path), "socket"),
-    "IdentityEndedError": (lambda *_: dial_ended(), "it has no successor"),
+    "IdentityEndedError": (lambda *_: dial_ended(), "no node takes its place"),
     "NotTrustedError": (lambda *_: untrusted(), "expected"),
     "PayloadTooLargeError": (
         lambda met, _: met.peer.call("greet", b"x" * 20_000_000, timeout=5),

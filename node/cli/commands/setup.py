@@ -281,14 +281,14 @@ PEERS_ACCEPT: Final = command(
         "--as",
         "successor",
         metavar="ID",
-        help="The successor: its node ID, a unique prefix of it, or 'none'. Default: the only "
-        "one that a stored statement names.",
+        help="The successor: its whole node ID, or 'none'. Default: the only one that a stored "
+        "statement names.",
     ),
     CONFIG,
     JSON,
     examples=(
         "parley peers accept bob",
-        "parley peers accept bob --as e525e2c4",
+        "parley peers accept bob --as y72auv6qcsnz6cjo4gokz6hmnsvegdq4wsjpjzordwa6rbp2bosq",
     ),
 )
 

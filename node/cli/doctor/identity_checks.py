@@ -9,12 +9,12 @@ from parley._crypto.identity import Identity, NodeId
 from parley._crypto.keyfile import load_identity
 from parley._node.cli.default_identity import default_key_path
 from parley._node.cli.doctor.diagnosis import Diagnosis, Level
-from parley._node.cli.ended_report import describe_end, find_rules
+from parley._node.cli.ended_report import find_rules
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.param_types import read_passphrase
 from parley._node.errors import ConfigError, KeyStatementsError, ParleyError
 from parley._node.settings import Settings
-from parley._node.trust.ended_ids import Outcome
+from parley._node.trust.ended_ids import Outcome, describe_end
 from parley._node.trust.key_statements import KeyStatements, default_key_statements, read_table
 from parley._node.trust.petnames import Petnames
 from parley._node.trust.statement_table import StatementTable
@@ -67,7 +67,8 @@ def check_own_id(
         if successor is not None:
             mend = f"use the key of its successor {successor}"
         elif table.successions_of(node_id):
-            mend = describe_end(table, node_id, Petnames.of_home(follow=table.follow)).mend or mend
+            name = Petnames.of_home(follow=table.follow).of(node_id)
+            mend = describe_end(table, node_id, name).mend or mend
         yield Diagnosis(Level.PROBLEM, "node ID", text, mend)
 
 
@@ -86,7 +87,7 @@ def check_ended_ids(
     except ConfigError:
         return  # check_home reports it
     petnames = Petnames.of_home(follow=table.follow)
-    endings = [describe_end(table, origin, petnames) for origin in table.origins]
+    endings = [describe_end(table, origin, petnames.of(origin)) for origin in table.origins]
     closed = [one for one in endings if one.outcome not in _LEVELS]
     for one in [one for one in endings if one.outcome in _LEVELS] + closed[:MOST_ENDED]:
         subject = f"ended {petnames.beside(one.node_id)}"

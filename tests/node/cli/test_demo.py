@@ -103,7 +103,7 @@ def test_json_of_the_keys(processes: Processes) -> None:
     question = right["question"]
     assert question["place"] == "federation.members"
     assert question["text"] == f"its successor {new} does not take its place until you accept it"
-    assert question["mend"] == f"to grant it the same, run: parley peers accept {old[:8]}"
+    assert question["mend"] == f"to grant it the same, run: parley peers accept {old}"
     assert (right["opened"], right["accepted"]) == ("opened", new)
     assert revocation["ended"] == "authentication-failed"
     assert conflict["accepted"] in conflict["successors"]

@@ -78,7 +78,7 @@ def test_apply_a_succession(parley: Parley, bob: Bob) -> None:
         f"stored in   {bob.stored}",
         f"now         its recovery key named the successor {new} (bob)",
         "to do       to give it the rights of the old ID (members, carry, bus.allow, roles, "
-        f"allow=), run: parley peers accept {bob.id.short}",
+        f"allow=), run: parley peers accept {bob.id}",
     ]
     table = read_table(bob.stored)
     assert (table.current(bob.id), table.granted(bob.id)) == (new, None)
@@ -182,7 +182,7 @@ def test_apply_asks_at_a_terminal(bob: Bob, answer: str) -> None:
     [
         ([], "revocation", "The ID ends: its sessions close, and no node takes its place."),
         (["succession"], "revocation", "The ID ends; its recovery key named the successor"),
-        (["other"], "succession", "Two successors will claim to be bob"),
+        (["other"], "succession", "The old ID ends: two successors claim to be bob, and none"),
         (["refused"], "succession", "The ID ends; you refused its successors"),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_succession_by_the_primary_key_is_a_question(parley: Parley, bob: Bob)
     assert read_table(bob.stored).current(carol.node_id) is None
     shown = parley("peers", "show")
     assert "now         a statement names a successor of carol, which you have not" in shown.out
-    assert f"then run: parley peers accept {carol.node_id.short}\n" in shown.out
+    assert f"then run: parley peers accept {carol.node_id}\n" in shown.out
     assert "compare the words with carol over another channel" in shown.out
     done = parley("peers", "accept", "carol")
     assert (done.code, done.err) == (0, "")
@@ -248,7 +248,7 @@ def test_a_server_that_asks_about_each_successor(
     options = ("--config", str(config))
     done = parley("peers", "apply", bob.succession(), "--yes", *options)
     assert "now         a statement names a successor of bob, which you have not" in done.out
-    assert f"then run: parley peers accept {bob.id.short}\n" in done.out
+    assert f"then run: parley peers accept {bob.id}\n" in done.out
     assert parley("peers", "show", "--json", *options).last["questions"] == 1
     assert parley("peers", "show", "--json").last["questions"] == 0
     monkeypatch.setenv("PARLEY_SERVE_SUCCESSIONS", "ask")
@@ -265,17 +265,18 @@ def test_a_conflict_is_decided_by_a_person(parley: Parley, bob: Bob, who: str) -
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[-2:] == [
         "now         two successors claim to be bob",
-        f"to do       ask bob which is right, then run: parley peers accept {bob.id.short} --as ID",
+        f"to do       ask bob which is right, then run: parley peers accept {bob.id} --as ID",
     ]
     refused = parley("peers", "accept", who)
     assert (refused.code, refused.out) == (2, "")
-    assert "two are stored; ask its owner which is right, then give --as" in refused.err
-    for wrong in (str(bob.id), "no-id", bob.other.node_id.text[:3], ""):
+    assert "two are stored; ask bob which is right, then give --as" in refused.err
+    other = bob.other.node_id
+    for wrong in (str(bob.id), "no-id", other.short, other.text[:-1], "bob", ""):
         done = parley("peers", "accept", who, "--as", wrong)
         assert (done.code, done.out) == (2, "")
-        assert f"as the successor of {bob.id} (bob): the stored statements name" in done.err
+        assert f"as the successor of {bob.id} (bob): give the whole node ID" in done.err
     assert read_table(bob.stored).current(bob.id) is None
-    done = parley("peers", "accept", who, "--as", bob.other.node_id.short)
+    done = parley("peers", "accept", who, "--as", str(other))
     assert (done.code, done.err) == (0, "")
     assert read_table(bob.stored).granted(bob.id) == bob.other.node_id
     assert done.out.splitlines() == [
@@ -288,6 +289,28 @@ def test_a_conflict_is_decided_by_a_person(parley: Parley, bob: Bob, who: str) -
     ]
 
 
+def test_three_successors_are_not_called_two(parley: Parley, bob: Bob) -> None:
+    third, _ = Identity.create_recoverable()
+    for successor in (bob.new, bob.other, third):
+        assert parley("peers", "apply", bob.succession(successor), "--yes").code == 0
+    done = parley("peers", "show")
+    assert "now         three successors claim to be bob\n" in done.out
+    done = parley("peers", "accept", "bob")
+    assert "three are stored; ask bob which is right" in done.err
+    assert done.err.count(" or ") == 2
+
+
+def test_a_name_must_not_mean_another_peer(parley: Parley, bob: Bob) -> None:
+    """A thief can create an ID that begins like the name or the ID of another peer."""
+    assert parley("peers", "apply", bob.succession(), "--yes").code == 0
+    carol = Identity.create()
+    bob.known.add(carol.node_id, bob.id.text[:4], NOW)
+    done = parley("peers", "accept", bob.id.text[:4])
+    assert (done.code, done.out) == (2, "")
+    assert f"it matches {bob.id} (bob), {carol.node_id} ({bob.id.text[:4]})" in done.err
+    assert not read_table(bob.stored).decisions
+
+
 def test_a_decision_can_be_changed(parley: Parley, bob: Bob) -> None:
     assert parley("peers", "apply", bob.succession(), "--yes").code == 0
     done = parley("peers", "refuse", "bob")
@@ -296,7 +319,7 @@ def test_a_decision_can_be_changed(parley: Parley, bob: Bob) -> None:
         f"refused     every successor of {bob.id} (bob)",
         f"words       {fingerprint(bob.id)}",
         "            the ID stays ended, and no node takes its place",
-        f"to undo     parley peers accept {bob.id.short} --as ID",
+        f"to undo     parley peers accept {bob.id} --as ID",
     ]
     assert read_table(bob.stored).current(bob.id) is None
     line = parley("peers", "accept", "bob", "--json").last
@@ -460,7 +483,7 @@ def test_show_the_rules_that_name_an_ended_id(
     assert rule["text"] == (
         f"its successor {bob.new.node_id} does not take its place until you accept it"
     )
-    assert rule["mend"] == f"to grant it the same, run: parley peers accept {bob.id.short}"
+    assert rule["mend"] == f"to grant it the same, run: parley peers accept {bob.id}"
     assert f"to do       {rule['mend']}\n" in parley(*show[:2], *show[3:]).out
     assert parley("peers", "accept", "bob").code == 0
     assert named(parley(*show)) == dict.fromkeys([*followed, *granted], True)
@@ -480,9 +503,7 @@ def test_rules_of_a_conflict_later_on(parley: Parley, bob: Bob) -> None:
     (rule,) = said(done, "rule")
     assert not rule["applies"]
     new = bob.new.node_id
-    assert rule["mend"] == (
-        f"ask bob which is right, then run: parley peers accept {new.short} --as ID"
-    )
+    assert rule["mend"] == (f"ask bob which is right, then run: parley peers accept {new} --as ID")
     assert (done.last["count"], done.last["conflicts"]) == (2, 1)
     assert "which has ended too" in parley("peers", "show").out
 
@@ -518,6 +539,18 @@ def test_forget_removes_all_lines_of_a_successor(parley: Parley, bob: Bob) -> No
     assert [peer.node_id for peer in bob.known] == [bob.other.node_id]
 
 
+def test_rename_the_successor(parley: Parley, bob: Bob) -> None:
+    """Its name is on the line of the ended ID, as long as it has none itself."""
+    assert parley("peers", "apply", bob.succession(), "--yes").code == 0
+    for who, name in ((bob.new.node_id.short, "robert"), (str(bob.new.node_id), "rob")):
+        done = parley("peers", "rename", who, name)
+        assert done == (0, f"{bob.id} is {PLACE}, {name}\n", "")
+        assert [(one.node_id, one.names) for one in bob.known] == [(bob.id, (PLACE, name))]
+    bob.known.add(bob.new.node_id, "new", NOW)
+    assert parley("peers", "rename", str(bob.new.node_id), "newer").code == 0
+    assert [one.names for one in bob.known] == [(PLACE, "rob"), ("newer",)]
+
+
 def test_forget_an_ended_id_alone(parley: Parley, bob: Bob) -> None:
     assert parley("peers", "apply", bob.succession(), "--yes").code == 0
     bob.known.add(bob.new.node_id, "robert", NOW)
@@ -533,6 +566,7 @@ def test_a_broken_file_of_statements(parley: Parley, bob: Bob) -> None:
         ["refuse", "bob"],
         ["show"],
         ["forget", "bob"],
+        ["rename", "bob", "robert"],
     ):
         done = parley("peers", *command)
         assert done.code == 6, command
@@ -614,7 +648,7 @@ def test_a_server_that_asks_and_the_commands_agree(
     assert exit_code("new") == 4
     # The log of the server gives the name of the old ID to an accepted successor only.
     lines = [line for line in server.stop().err.splitlines() if new.short in line]
-    assert "(bob)" not in lines[0]
+    assert f"{new} (bob)" not in lines[0]
     assert any(f"{new.short} (bob)" in line or f"{new} (bob)" in line for line in lines)
 
 
@@ -657,11 +691,11 @@ def test_petnames_of_a_server_that_asks(parley: Parley, bob: Bob, tmp_path: Path
     assert petnames(*asks) == {None}
     assert petnames() == {"bob"}
     done = parley("peers", "accept", "bob", "--as", bob.other.node_id.short)
-    assert f"the stored statements name {new}\n" in done.err  # not: bob
+    assert f"the stored statements name: {new}\n" in done.err  # not: bob
     assert parley("peers", "accept", "bob", *asks).code == 0
     assert petnames(*asks) == {"bob"}
     done = parley("peers", "accept", "bob", "--as", bob.other.node_id.short)
-    assert f"the stored statements name {new} (bob)\n" in done.err
+    assert f"the stored statements name: {new} (bob)\n" in done.err
 
 
 def test_dial_an_ended_id(processes: Processes, parley: Parley, bob: Bob, tmp_path: Path) -> None:
@@ -675,20 +709,85 @@ def test_dial_an_ended_id(processes: Processes, parley: Parley, bob: Bob, tmp_pa
     assert done.last["old_node_id"] == str(bob.id)
     assert "new_node_id" not in done.last
     done = parley("ping", old, "--count", "1")
-    assert done.err == f"parley: the node ID {bob.id} (bob) has ended: it has no successor\n"
+    assert done.err == (
+        f"parley: the node ID {bob.id} (bob) has ended: it was revoked, and no node takes its "
+        "place\n"
+    )
     carol, dave = Identity.create(), Identity.create()
     path = bob.saved(create_succession(carol, dave))
     assert parley("peers", "apply", path, "--yes").code == 0
-    done = parley("ping", f"{place}#{carol.node_id}", "--count", "1")
-    assert done.err.endswith(f"run: parley peers accept {carol.node_id}\n")
+    dial = ("ping", f"{place}#{carol.node_id}", "--count", "1")
+    question = (
+        f"its primary key, which a thief may have, named the successor {dave.node_id} "
+        f"({fingerprint(dave.node_id)}); "
+        "compare the words with {} over another channel, then run: "
+        f"parley peers accept {carol.node_id}\n"
+    )
+    assert parley(*dial).err.endswith(f"has ended: {question.format('its owner')}")
+    bob.known.add(carol.node_id, "carol", NOW)
+    assert parley(*dial).err.endswith(f"(carol) has ended: {question.format('carol')}")
+    error = parley(*dial, "--json").last
+    assert (error["petname"], "with carol over" in error["text"]) == ("carol", True)
+    assert parley("peers", "refuse", "carol").code == 0
+    assert "has ended: you refused its successors" in parley(*dial).err
     assert parley("peers", "apply", bob.succession(), "--yes").code == 0
-    assert parley("ping", old, "--count", "1").code == 0
+    remark = (
+        f"the node ID {bob.id} (bob) has ended: connected to its successor {bob.new.node_id} "
+        "(bob)\n"
+    )
+    for command in (("ping", old, "--count", "1"), ("call", old, "parley.echo", "hello")):
+        assert parley(*command)[::2] == (0, remark)
+        assert parley(*command, "--json")[::2] == (0, "")
     named = parley("ping", "@bob", "--count", "1")
     assert named.code != 0  # the address of bob is not there
     bob.known.rename(bob.id, place, "bob")
     done = parley("ping", "@bob", "--count", "1")
     assert done.code == 0
     assert f"{bob.new.node_id} (bob): " in done.out
+
+
+@pytest.mark.parametrize("stored", ["question", "conflict", "refused", "revoked", "followed"])
+def test_dial_the_address_of_an_ended_id(
+    processes: Processes, parley: Parley, bob: Bob, tmp_path: Path, stored: str
+) -> None:
+    """The advice never is to forget the old ID, which would give its address to another node."""
+    carol, dave = Identity.create(), Identity.create()
+    save_identity(tmp_path / "dave", dave)
+    _, (address,) = processes.serve("--identity", str(tmp_path / "dave"))
+    place, ended = address.partition("#")[0], bob.id
+    bob.known.rename(bob.id, place, "bob")
+    match stored:
+        case "question":
+            bob.known.rename(bob.id, "bob")
+            bob.known.add(carol.node_id, place, NOW)
+            paths, ended = [bob.saved(create_succession(carol, dave))], carol.node_id
+        case "conflict":
+            paths = [bob.succession(), bob.succession(bob.other)]
+        case "revoked":
+            paths = [bob.revocation()]
+        case _:
+            paths = [bob.succession()]
+    for path in paths:
+        assert parley("peers", "apply", path, "--yes").code == 0
+    if stored == "refused":
+        assert parley("peers", "refuse", "bob").code == 0
+    done = parley("call", place, "parley.info")
+    assert (done.code, done.out) == (4, "")
+    text, advice = {
+        "question": (fingerprint(dave.node_id), f"run: parley peers accept {ended}"),
+        "conflict": (fingerprint(bob.other.node_id), f"accept {ended} --as ID"),
+        "refused": ("you refused its successors", "run: parley peers show"),
+        "revoked": ("it was revoked", "run: parley peers show"),
+        "followed": (f"its successor is {bob.new.node_id}", "run: parley peers show"),
+    }[stored]
+    assert done.err.startswith(f"parley: the node at {place} is {dave.node_id}")
+    assert text in done.err
+    assert done.err.endswith(f"{advice}\n")
+    assert "forget" not in done.err
+    error = parley("call", place, "parley.info", "--json").last
+    assert error["old_node_id"] == str(ended)
+    assert "mend" not in error
+    assert error.get("petname") == (None if stored == "question" else "bob")
 
 
 def test_no_log_lines_repeat_what_a_command_prints(bob: Bob, processes: Processes) -> None:

@@ -201,7 +201,7 @@ def test_succeed_an_identity_without_a_recovery_key(parley: Parley, tmp_path: Pa
     assert done.code == 0
     assert "signed by   the primary key\n" in done.out
     old_id, new_id = load_identity(old).node_id, load_identity(new).node_id
-    assert f"parley peers accept {old_id.short} --as {new_id.short}\n" in done.err
+    assert f"parley peers accept {old_id} --as {new_id}\n" in done.err
     assert not load_statement(path).by_recovery
 
 

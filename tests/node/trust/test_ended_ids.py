@@ -83,7 +83,7 @@ async def test_an_ended_id_cannot_be_dialled() -> None:
         client.statements.apply(create_revocation(old).encoded)
         with anyio.fail_after(10):
             await peer.live.changes.until(lambda: peer.live.ended is not None)
-        with pytest.raises(IdentityEndedError, match="it has no successor") as caught:
+        with pytest.raises(IdentityEndedError, match="it was revoked, and no node takes") as caught:
             await client.connect(address)
         assert caught.value.node_id == old.node_id
         assert caught.value.successor is None
@@ -110,6 +110,22 @@ async def test_a_conflict_says_what_to_do() -> None:
             client.statements.apply(create_succession(recovery, successor).encoded)
         with pytest.raises(IdentityEndedError, match=r"two successors .* parley peers accept"):
             await client.connect(f"memory://ended#{old.node_id}")
+
+
+async def test_a_conflict_later_on_says_what_to_do() -> None:
+    (old, recovery), (new, new_recovery) = (Identity.create_recoverable() for _ in range(2))
+    later = [Identity.create_recoverable()[0] for _ in range(3)]
+    async with Node(Identity.create()) as client:
+        for statement in (
+            create_succession(recovery, new),
+            *(create_succession(new_recovery, one) for one in later),
+        ):
+            client.statements.apply(statement.encoded)
+        with pytest.raises(IdentityEndedError) as caught:
+            await client.connect(f"memory://ended#{old.node_id}")
+    text = caught.value.text
+    assert f"its successor {new.node_id} has ended too: three successors claim to be it" in text
+    assert text.endswith(f"run: parley peers accept {new.node_id} --as ID")
 
 
 async def refuses(policy: TrustPolicy, statements: KeyStatements, identity: Identity) -> bool:
@@ -159,8 +175,10 @@ async def test_a_successor_may_have_the_name_of_its_predecessor(tmp_path: Path) 
                 await peer.close()
             async with Node(other) as server:
                 await server.listen(name)
-                with pytest.raises(IdentityChangedError):
+                with pytest.raises(IdentityEndedError, match="run: parley peers show") as caught:
                     await client.connect(name, trust=policy(known))
+                assert caught.value.node_id == old.node_id
+                assert caught.value.successor == new.node_id
         assert [line.node_id for line in known] == [old.node_id]
 
 

@@ -6,10 +6,17 @@ from pathlib import Path
 import pytest
 
 from parley import Identity, NodeId, create_revocation, create_succession
-from parley._node.trust.ended_ids import Outcome, inheritances, outcome_of
+from parley._node.trust.ended_ids import (
+    Outcome,
+    describe_claims,
+    describe_end,
+    inheritances,
+    outcome_of,
+)
 from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.statement_table import StatementTable
+from parley._node.trust.words import fingerprint
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -57,6 +64,36 @@ def test_questions() -> None:
     statements.apply(create_succession(old, new).encoded)
     assert outcome_of(statements.table, old.node_id) is Outcome.QUESTION
     assert list(inheritances(statements.table)) == []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_questions_and_conflicts_name_the_number_of_successors(number: int) -> None:
+    (old, recovery), first = Identity.create_recoverable(), Identity.create()
+    statements = KeyStatements(follow=number > 1)
+    successors = [Identity.create_recoverable()[0] for _ in range(number)]
+    for successor in successors:
+        statements.apply(create_succession(recovery, successor).encoded)
+        statements.apply(create_succession(first, successor).encoded)
+    count, option = (
+        {1: "a", 2: "two", 3: "three", 4: "4"}[number],
+        "" if number == 1 else " --as ID",
+    )
+    question = describe_end(statements.table, first.node_id, "carol")
+    assert question.text.startswith(f"{count} statement")
+    assert "of carol, which you have not accepted" in question.text
+    assert question.mend == (
+        "compare the words with carol over another channel, then run: parley peers accept "
+        f"{first.node_id}{option}"
+    )
+    for key, origin in (("primary", first), ("recovery", old)):
+        claims = describe_claims(statements.table, origin.node_id)
+        assert f"its {key} key" in claims
+        for one in successors:
+            assert f"{one.node_id} ({fingerprint(one.node_id)})" in claims
+    if number > 1:
+        conflict = describe_end(statements.table, old.node_id)
+        assert conflict.text == f"{count} successors claim to be {old.node_id.short}"
+        assert conflict.mend.startswith("ask its owner which is right, then run: ")
 
 
 def test_inheritances_end(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from parley._node.trust.statement_table import (
     StatementTable,
     StoredStatement,
 )
+from parley._node.trust.words import fingerprint
 from parley.errors import KeyStatementsError, StatementError
 
 NOW = datetime(2027, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
@@ -456,11 +457,16 @@ def test_ends_successors_conflicts_and_questions_are_logged_once(
     caplog.clear()
     statements.offer(create_succession(recovery, other).encoded, NAMED, NOW)
     assert events(caplog) == ["identity.conflict"]
+    for one in (new, other):
+        assert f"{one.node_id} ({fingerprint(one.node_id)})" in caplog.text
+    assert f"run: parley peers accept {old.node_id} --as ID" in caplog.text
     caplog.clear()
     statements.offer(create_revocation(old).encoded, NAMED, NOW)
     assert events(caplog) == []
     statements.offer(create_succession(first, second).encoded, NAMED, NOW)
     assert events(caplog) == ["identity.ended", "identity.question"]
+    assert f"which a thief may have, named the successor {second.node_id} (" in caplog.text
+    assert "compare the words with its owner over another channel" in caplog.text
     caplog.clear()
     statements.decide(first.node_id, second.node_id)
     assert events(caplog) == ["identity.succeeded"]

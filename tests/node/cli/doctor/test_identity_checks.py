@@ -72,7 +72,7 @@ def test_the_own_id_has_ended(tmp_path: Path, statements: KeyStatements) -> None
     (found,) = check_own_id(old.node_id, SETTINGS)
     assert found.mend == f"use the key of its successor {new.node_id}"
     (found,) = check_own_id(old.node_id, ASKING)
-    assert found.mend.endswith(f"then run: parley peers accept {old.node_id.short}")
+    assert found.mend.endswith(f"then run: parley peers accept {old.node_id}")
     statements.decide(old.node_id, new.node_id)
     (found,) = check_own_id(old.node_id, ASKING)
     assert found.mend == f"use the key of its successor {new.node_id}"
@@ -124,7 +124,7 @@ def test_questions_conflicts_and_rules(statements: KeyStatements) -> None:
     }
     found = {one.subject: one for one in check_ended_ids(settings)}
     assert found["federation.members"].mend == (
-        f"to grant it the same, run: parley peers accept {bob.node_id.short}"
+        f"to grant it the same, run: parley peers accept {bob.node_id}"
     )
     assert "two successors claim to be carol" in found[f"ended {carol.node_id} (carol)"].text
     # A server's console shows the same.
