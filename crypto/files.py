@@ -1,10 +1,12 @@
 """Create and replace small private files, so that a crash leaves the old or the new file.
 
 A replacement is written to a hidden file in the same directory, flushed to the disk, and renamed.
+As root, this works only where no other user can redirect it.
 """
 
 import errno
 import os
+import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ from parley._lbm.errors import os_reason
 _NAME_SIZE: Final = 8  # random bytes in the name of a temporary file
 # Errors of file systems that cannot flush a directory.
 _NO_DIRECTORY_SYNC: Final = (errno.EINVAL, errno.ENOTSUP)
+_MOST_LINKS: Final = 40  # on the way to a file, as Linux allows
 _PERMISSIONS: Final = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -48,14 +51,15 @@ def replace_file(
         data: the new content.
         check: called with the path of the temporary file before it replaces the old one; if it
             raises, the old file stays.
-        keep_access: keep the owner, group and mode of the old file as far as this process may. A
-            file that root creates gets the owner and group of its directory. So a service can use a
-            file that root has changed. Not for secrets.
+        keep_access: keep the owner, group and mode of the old file as far as this process may. Not
+            for secrets.
 
     Raises:
-        OSError: the file can't be replaced. It is unchanged, unless the error says otherwise, and
-            no temporary file is left behind.
+        OSError: the file can't be replaced, or this process is root and another user could redirect
+            it (`check_owners`). The file is unchanged, unless the error says otherwise, and no
+            temporary file is left behind.
     """
+    check_owners(path.parent)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _remove_leftovers(path)
@@ -90,19 +94,48 @@ def sync_directory(descriptor: int) -> None:
             raise
 
 
-def set_owner(descriptor: int, directory: Path) -> None:
-    """Give a new file in a directory to the directory's owner and group, if this process is root.
+def check_owners(path: Path) -> None:
+    """Return if this process is not root, or no other user owns a directory or symbolic link on the
+    way to `path`.
 
-    The descriptor must be of a file that this process has just created: the owner of the directory
-    could have put any other file in its place.
+    The owner could put a link in its place at any moment, and so have root change files elsewhere.
+    Files that root creates there could not be used by the owner anyway.
+
+    Raises:
+        PermissionError: another user owns one of them.
+        OSError: the path can't be examined. A missing part of it is no error.
     """
     if os.geteuid() != 0:
         return
-    owner = os.stat(directory)
-    if owner.st_uid != 0:
-        # Root may lack the right, for example in a container or on a network file system.
-        with suppress(OSError):
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    # The owner of the root directory can change everything, and is not 0 in some containers.
+    trusted = (0, os.stat("/").st_uid)
+    path = path.absolute()
+    for _ in range(_MOST_LINKS):
+        for level in (*reversed(path.parents), path):
+            try:
+                status = os.lstat(level)
+            except FileNotFoundError:
+                return
+            if status.st_uid not in trusted and not stat.S_ISREG(status.st_mode):
+                user = _user_name(status.st_uid)
+                reason = (
+                    f"'{level}' belongs to the user {user}, who could redirect what root changes; "
+                    f"run this as that user: sudo -u {user}"
+                )
+                raise PermissionError(errno.EPERM, reason)
+            if stat.S_ISLNK(status.st_mode):
+                path = level.parent / os.readlink(level) / path.relative_to(level)
+                break
+        else:
+            return
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"'#{uid}'"
 
 
 def _leave_private(descriptor: int) -> None:
@@ -116,9 +149,8 @@ def _keep_access(path: Path, descriptor: int) -> None:
     try:
         old = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
-        old = None
-    if old is None or not stat.S_ISREG(old.st_mode):
-        set_owner(descriptor, path.parent)
+        return
+    if not stat.S_ISREG(old.st_mode):
         return
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):

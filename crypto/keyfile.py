@@ -572,8 +572,8 @@ def change_passphrase(
             256 MiB.
 
     Raises:
-        KeyFileUnreadableError: the file can't be read or replaced, is a symbolic link, or another
-            process is changing it.
+        KeyFileUnreadableError: the file can't be read or replaced, is a symbolic link, another
+            process is changing it, or this process is root and another user could redirect it.
         KeyFileTooOpenError: other users can read or write it.
         KeyFileMalformedError: it is truncated or altered, or not a key file.
         PassphraseNeededError: it is encrypted, and `old` is None.

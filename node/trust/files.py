@@ -1,9 +1,8 @@
 """The user's directory of files (key, known peers, accounts, contexts), and small files that
 several processes change.
 
-These files are replaced atomically, under a lock. They keep their owners and modes, and root
-gives new ones to the owner of the directory, so that a service can use what `sudo parley` has
-written.
+These files are replaced atomically, under a lock, and keep their owners and modes. Root changes
+none in a directory of another user, who could redirect the change, and could not use new files.
 """
 
 import fcntl
@@ -19,8 +18,6 @@ from typing import Final
 from parley._crypto import files
 from parley._node.errors import ConfigError, ParleyError, os_reason
 
-_NEW_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 def home_directory() -> Path:
     """Return `$PARLEY_HOME` or ~/.config/parley.
@@ -35,22 +32,31 @@ def home_directory() -> Path:
         raise ConfigError("cannot find the home directory; set PARLEY_HOME") from error
 
 
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a file without symbolic links: otherwise a link would be
+    replaced, and have a separate lock.
+
+    Links that another user could change are not followed for root, for which `locked` refuses them.
+    """
+    absolute = Path(path).absolute()
+    try:
+        files.check_owners(absolute)
+    except OSError:
+        return absolute
+    return Path(os.path.realpath(absolute))
+
+
 def make_directories(directory: Path) -> None:
-    """Create a directory and its missing parents, accessible to the owner only; raises OSError."""
+    """Create a directory and its missing parents, accessible to the owner only.
+
+    Raises:
+        OSError: one can't be created, or this process is root and another user owns one of them.
+    """
+    files.check_owners(directory)
     # `Path.mkdir(parents=True)` applies its mode to the last level only.
     missing = [level for level in (directory, *directory.parents) if not level.exists()]
     for level in reversed(missing):
-        try:
-            level.mkdir(0o700)
-        except FileExistsError:
-            if not level.is_dir():
-                raise
-        else:
-            descriptor = os.open(level, _NEW_DIRECTORY)
-            try:
-                files.set_owner(descriptor, level.parent)
-            finally:
-                os.close(descriptor)
+        level.mkdir(0o700, exist_ok=True)
 
 
 LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process
@@ -58,21 +64,23 @@ LOCK_PAUSE: Final = 0.01
 
 
 @contextmanager
-def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
+def locked(path: Path, error: type[ParleyError], *, timeout: float | None = None) -> Iterator[None]:
     """Lock a file while the context is active, creating its directory if needed.
 
     The lock is a separate file, because the file itself is replaced. Raises `error` if locking
-    fails or takes longer than 5 seconds.
+    fails or takes longer than `timeout` seconds (5 by default).
     """
     lock = path.with_name(path.name + ".lock")
     try:
         make_directories(path.parent)
-        descriptor = _open_lock(lock)
+        # Not through a link, which could lead to any file.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(lock, flags, 0o600)
     except OSError as cause:
         raise error(f"cannot open {lock}: {os_reason(cause)}") from cause
     try:
         try:
-            _lock(descriptor)
+            _lock(descriptor, LOCK_TIMEOUT if timeout is None else timeout)
         except OSError as cause:
             raise error(f"cannot lock {lock}: {os_reason(cause)}") from cause
         yield
@@ -131,11 +139,15 @@ def read_file(
     try:
         # Non-blocking: a pipe at that path would otherwise block forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
+            # `open` raises for a directory, and leaves its descriptor open.
             if not stat.S_ISREG(status.st_mode):
                 raise error(f"cannot read {path}: it is not a regular file")
-            data = file.read(max_size + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(max_size + 1)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return b"", None
     except OSError as cause:
@@ -169,24 +181,9 @@ def read_utc(text: str, what: str, error: type[ParleyError]) -> datetime:
     return time
 
 
-def _open_lock(path: Path) -> int:
-    """Open a lock file, which is created if needed; raises OSError."""
-    flags = os.O_RDWR | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return os.open(path, flags)
-    try:
-        files.set_owner(descriptor, path.parent)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _lock(descriptor: int) -> None:
-    """Lock a file, or raise BlockingIOError after `LOCK_TIMEOUT` seconds."""
-    for _ in range(round(LOCK_TIMEOUT / LOCK_PAUSE)):
+def _lock(descriptor: int, timeout: float) -> None:
+    """Lock a file, or raise BlockingIOError after `timeout` seconds."""
+    for _ in range(round(timeout / LOCK_PAUSE)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -34,6 +34,7 @@ from parley._node.trust.files import (
     read_file,
     read_utc,
     replace_file,
+    resolved,
     to_seconds,
     utc_text,
 )
@@ -106,8 +107,7 @@ class KeyStatements:
         present: bool = True,
         known_peers: KnownPeers | None = None,
     ) -> None:
-        # Resolved: otherwise a symbolic link would be replaced, and have a separate lock.
-        self.path = None if path is None else Path(os.path.realpath(path))
+        self.path = None if path is None else resolved(path)
         self.present = present
         self.known_peers = known_peers
         self.listeners: list[Callable[[], None]] = []

@@ -27,6 +27,7 @@ from parley._node.trust.files import (
     read_file,
     read_utc,
     replace_file,
+    resolved,
     to_seconds,
     utc_text,
 )
@@ -91,8 +92,7 @@ class KnownPeers:
     """
 
     def __init__(self, path: PathLike) -> None:
-        # Resolved: otherwise a symbolic link would be replaced, and have a separate lock.
-        self.path = Path(os.path.realpath(path))
+        self.path = resolved(path)
         # One tuple, so that threads see a consistent stamp, bytes and lines.
         self._cached: tuple[FileStamp | None, bytes, _Lines] = _MISSING
 

@@ -39,6 +39,7 @@ from parley._crypto.keyfile import (
 )
 from parley._crypto.registry import SIGNING
 from parley._lbm.codec import encode
+from tests.crypto.test_files import USER, as_root
 
 CHEAP: Final = PassphraseCost(passes=1, memory_kib=8)
 OTHER: Final = PassphraseCost(passes=2, memory_kib=16)
@@ -428,6 +429,15 @@ def test_the_order_of_writing(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(os, name, call)
     change_passphrase(path, OLD, NEW)
     assert calls == ["fsync", "rename", "fsync directory"]
+
+
+@as_root
+@pytest.mark.usefixtures("unchanged")
+def test_root_changes_no_file_in_a_directory_of_another_user(path: Path) -> None:
+    """Otherwise the owner could not read the key file any more, and could redirect root."""
+    os.chown(path.parent, USER, USER)
+    with pytest.raises(KeyFileUnreadableError, match=f"cannot replace .* sudo -u '#{USER}'"):
+        change_passphrase(path, OLD, NEW)
 
 
 # Other processes

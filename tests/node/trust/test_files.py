@@ -1,17 +1,25 @@
 """Owners and modes of small files that root and services share."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from parley._node.errors import KnownPeersError
-from parley._node.trust.files import locked, make_directories, replace_file
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.statements import create_revocation
+from parley._node.errors import KnownPeersError, ParleyError
+from parley._node.trust.files import locked, read_file, replace_file
+from parley._node.trust.key_statements import KeyStatements
+from parley._node.trust.known_peers import KnownPeers
 
 # IDs of users and groups that need not exist.
 SERVICE, GROUP, OTHERS = 54_321, 54_322, 54_323
+NODE_ID, NOW = NodeId(bytes(32)), datetime(2027, 1, 1, tzinfo=UTC)
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change owners")
 
 
@@ -67,41 +75,101 @@ def test_a_new_file_is_private(tmp_path: Path) -> None:
 
 @as_root
 def test_root_keeps_the_owner_of_a_file(tmp_path: Path) -> None:
-    os.chown(tmp_path, OTHERS, OTHERS)
+    """As in a directory that a service can only read."""
     path = file_of(tmp_path / "known_peers", SERVICE, GROUP, 0o640)
     replace(path)
     assert access(path) == (SERVICE, GROUP, 0o640)
 
 
-@as_root
-def test_root_gives_new_files_to_the_owner_of_the_directory(tmp_path: Path) -> None:
-    os.chown(tmp_path, SERVICE, GROUP)
-    inner = tmp_path / "config" / "parley"
-    with locked(inner / "known_peers", KnownPeersError):
-        replace_file(inner / "known_peers", b"new", KnownPeersError)
-    for path in (inner / "known_peers", inner / "known_peers.lock"):
-        assert access(path) == (SERVICE, GROUP, 0o600)
-    for path in (inner, inner.parent):
-        assert access(path) == (SERVICE, GROUP, 0o700)
+def lock(path: Path) -> None:
+    """Lock a file."""
+    with locked(path, KnownPeersError):
+        pass
 
 
 @as_root
-def test_root_gives_nothing_away_that_was_there_before(tmp_path: Path) -> None:
-    """The owner of a directory must not get files by links to them."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        lock,
+        lambda path: lock(path.parent / "config" / path.name),
+        lambda path: replace_file(path, b"new", KnownPeersError),
+        lambda path: KnownPeers(path).add(NODE_ID, "bob", NOW),
+        lambda path: KeyStatements(path).apply(create_revocation(Identity.create()).encoded),
+    ],
+)
+@pytest.mark.parametrize("place", ["home", "outside"])
+def test_root_changes_nothing_in_a_directory_of_another_user(
+    tmp_path: Path, change: Callable[[Path], object], place: str
+) -> None:
+    """The owner could put links in the place of directories and files, at any moment."""
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    outside.mkdir()
+    if place == "outside":
+        # The file or its directory leads to root's files, as `/etc` or a file there.
+        (home / "known_peers").symlink_to(outside / "file")
+        (home / "swapped").symlink_to(outside)
+    os.chown(home, SERVICE, GROUP)
+    before = sorted(os.listdir(home))
+    for path in (home / "known_peers", home / "swapped" / "known_peers"):
+        with pytest.raises(ParleyError, match=f"belongs to the user .* sudo -u '#{SERVICE}'"):
+            change(path)
+    assert sorted(os.listdir(home)) == before
+    assert os.listdir(outside) == []
+
+
+@as_root
+def test_root_can_read_files_of_another_user(tmp_path: Path) -> None:
+    known = KnownPeers(tmp_path / "known_peers")
+    known.add(NODE_ID, "bob", NOW)
     os.chown(tmp_path, SERVICE, GROUP)
-    (tmp_path / "directory").mkdir()
-    make_directories(tmp_path / "directory")
-    assert access(tmp_path / "directory")[0] == 0
-    secret = file_of(tmp_path / "secret", 0, 0, 0o600)
-    for name in ("linked.lock", "known_peers"):
-        (tmp_path / name).symlink_to(secret)
-    os.link(secret, tmp_path / "hard.lock")
-    for name in ("linked", "hard"):
-        with locked(tmp_path / name, KnownPeersError):
-            pass
-    replace_file(tmp_path / "known_peers", b"new", KnownPeersError)
-    assert access(secret) == (0, 0, 0o600)
-    assert secret.read_bytes() == b"old"
+    again = KnownPeers(known.path)
+    assert again.by_name("bob") is not None
+    with pytest.raises(KnownPeersError, match="sudo -u"):
+        again.forget(NODE_ID)
+
+
+def test_a_lock_is_not_opened_through_a_link(tmp_path: Path) -> None:
+    target, path = tmp_path / "target", tmp_path / "known_peers"
+    (tmp_path / "known_peers.lock").symlink_to(target)
+    for _ in range(2):
+        with pytest.raises(KnownPeersError, match=r"cannot open .*known_peers\.lock"):
+            lock(path)
+        target.touch()
+
+
+def test_files_are_reached_through_links(tmp_path: Path) -> None:
+    """A link stays, and its target is locked and replaced."""
+    path, link = tmp_path / "known_peers", tmp_path / "link"
+    link.symlink_to(path)
+    KnownPeers(link).add(NODE_ID, "bob", NOW)
+    assert link.is_symlink()
+    assert KnownPeers(path).by_name("bob") is not None
+    assert not (tmp_path / "link.lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe"])
+def test_a_failed_read_leaves_no_open_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "known_peers"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    opened: list[int] = []
+    original = os.open
+
+    def recording(*args: Any, **options: Any) -> int:
+        opened.append(original(*args, **options))
+        return opened[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", recording)
+        with pytest.raises(KnownPeersError, match="not a regular file"):
+            read_file(path, 100, KnownPeersError)
+    (descriptor,) = opened
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(descriptor)
 
 
 @as_root

@@ -241,7 +241,7 @@ async def test_a_file_that_cannot_be_read_for_longer(path: Path) -> None:
         assert on.ids == BOTH
         await on.look(int(UNREADABLE / LOOK))
         assert on.ids == set()
-        assert "Is a directory" in (await on.there.alice_there.closed()).reason
+        assert "not a regular file" in (await on.there.alice_there.closed()).reason
 
 
 async def test_a_directory_that_cannot_be_searched(path: Path) -> None:
