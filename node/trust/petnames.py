@@ -11,9 +11,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from parley._node.errors import ConfigError, KeyStatementsError
+from parley._node.errors import ConfigError, KeyStatementsError, KnownPeersError
 from parley._node.trust.ended_ids import inheritances
-from parley._node.trust.files import home_directory
+from parley._node.trust.files import home_directory, read_file
 from parley._node.trust.key_statements import read_table
 
 # Neither at the end of an address nor in a command, because both can be copied.
@@ -40,6 +40,7 @@ class Petnames:
         self._follow = follow
         self._states: tuple[object, object] = (None, None)
         self._names: dict[str, str] = {}
+        self._successors: list[tuple[str, str]] = []  # ended IDs with their successors
 
     @classmethod
     def of_home(cls, *, follow: bool = True) -> "Petnames":
@@ -81,13 +82,19 @@ class Petnames:
         return _IDS.sub(lambda found: self.beside(found.group()), text)
 
     def _look(self) -> None:
-        """Reread the files if one of them has changed."""
+        """Reread the files that have changed."""
         states = _state(self._path), _state(self._statements)
-        if states != self._states:
-            names = {} if self._path is None else _read(self._path)
-            if names and self._statements is not None and states[1] is not None:
-                _add_successors(names, self._statements, follow=self._follow)
-            self._names, self._states = _with_short_ids(names), states
+        if states == self._states:
+            return
+        # Not for each new peer: parsing 1,000 statements takes 100 ms.
+        if self._statements is not None and states[1] != self._states[1]:
+            self._successors = _read_successors(self._statements, follow=self._follow)
+        names = {} if self._path is None else _read(self._path)
+        for origin, successor in self._successors:
+            name = names.get(origin)
+            if name and not names.get(successor):
+                names[successor] = name
+        self._names, self._states = _with_short_ids(names), states
 
 
 def _state(path: Path | None) -> object:
@@ -104,10 +111,10 @@ def _state(path: Path | None) -> object:
 def _read(path: Path) -> dict[str, str]:
     """Return the petname of each ID in the file, empty if it has none."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_FILE_SIZE).decode(errors="replace")
-    except OSError:
-        return {}
+        data, _ = read_file(path, _MAX_FILE_SIZE, KnownPeersError)
+    except KnownPeersError:
+        return {}  # the policy that reads it reports it
+    text = data.decode(errors="replace")
     names: dict[str, str] = {}
     for line in text.splitlines():
         words = line.split()
@@ -117,16 +124,13 @@ def _read(path: Path) -> dict[str, str]:
     return names
 
 
-def _add_successors(names: dict[str, str], statements: Path, *, follow: bool) -> None:
-    """Give the successors of ended IDs their petnames."""
+def _read_successors(statements: Path, *, follow: bool) -> list[tuple[str, str]]:
+    """Return each ended ID with each of its successors."""
     try:
         table = read_table(statements, follow=follow)
     except KeyStatementsError:
-        return  # a node reports it
-    for origin, successor in inheritances(table):
-        name = names.get(str(origin))
-        if name and not names.get(str(successor)):
-            names[str(successor)] = name
+        return []  # a node reports it
+    return [(str(origin), str(successor)) for origin, successor in inheritances(table)]
 
 
 def _with_short_ids(names: dict[str, str]) -> dict[str, str]:

@@ -8,9 +8,10 @@ import pytest
 
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.statements import create_revocation, create_succession
-from parley._node.trust.key_statements import KeyStatements
-from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.key_statements import KeyStatements, read_table
+from parley._node.trust.known_peers import MAX_FILE_SIZE, KnownPeers
 from parley._node.trust.petnames import Petnames
+from parley._node.trust.statement_table import StatementTable
 from parley._node.trust.words import EVEN, FINGERPRINT_SIZE, ODD, fingerprint, words_of
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -174,3 +175,40 @@ def test_a_fingerprint_is_the_beginning_of_an_id() -> None:
     other = bytearray(node_id)
     other[FINGERPRINT_SIZE - 1] ^= 1
     assert fingerprint(NodeId(bytes(other))) != words
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "long file"])
+def test_without_a_readable_file_there_are_no_petnames(tmp_path: Path, kind: str) -> None:
+    """Logs show petnames, so a pipe must not block."""
+    path = tmp_path / "known_peers"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.write_text(f"{ALICE} 2026-03-04T00:00:00Z alice\n" + "#" * MAX_FILE_SIZE)
+    assert Petnames(path).of(ALICE) is None
+
+
+def test_statements_are_read_again_only_if_they_changed(
+    known: KnownPeers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server with first use records each new peer, and a full file takes 100 ms to parse."""
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    path, read = tmp_path / "key_statements", list[object]()
+
+    def counted(path: Path, *, follow: bool) -> StatementTable:
+        read.append(path)
+        return read_table(path, follow=follow)
+
+    monkeypatch.setattr("parley._node.trust.petnames.read_table", counted)
+    petnames, statements = Petnames(known.path, path), KeyStatements(path)
+    known.add(old.node_id, "carol", NOW)
+    statements.apply(create_succession(recovery, new).encoded)
+    for _ in range(3):
+        assert petnames.of(new.node_id) == "carol"
+        known.add(Identity.create().node_id, None, NOW)
+    assert len(read) == 1
+    statements.decide(old.node_id, None)
+    assert petnames.of(new.node_id) is None
+    assert len(read) == 2
