@@ -58,6 +58,7 @@ class ServerLink:
         self.peer: Peer | None = None
         self._own_id = own_id
         self._observer = observer
+        self._addresses = tuple(addresses)
         self._places = AddressList(addresses[0], addresses[1:]) if addresses else None
         self._dial_server: DialServer | None = None
         self._loop: Backend | None = None
@@ -90,9 +91,14 @@ class ServerLink:
             self._redial.begin(loop)
 
     def keep(self, addresses: Sequence[str], dial: DialServer) -> None:
-        """Also dial from now on; only the other side did before."""
+        """Dial these addresses from now on, also if only the other side did before."""
+        if tuple(addresses) == self._addresses:
+            return  # the address that answered last stays the first one
+        was_kept = self.is_kept
+        self._addresses = tuple(addresses)
         self._places = AddressList(addresses[0], addresses[1:])
-        self.start(self._running(), dial)
+        if not was_kept:
+            self.start(self._running(), dial)
 
     def drop(self) -> None:
         """Stop dialling and end the session."""
@@ -284,7 +290,7 @@ class ServerLinks:
                 known = self._links[node_id] = self._new(node_id, places)
                 if self._loop is not None:
                     known.start(self._loop, self._dial)
-            elif not known.is_kept and self._dial is not None:
+            elif self._dial is not None:
                 known.keep(places, self._dial)
 
     def redial(self) -> None:

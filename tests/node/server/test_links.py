@@ -9,7 +9,12 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._node.backoff import Backoff
-from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
+from parley._node.errors import (
+    ConfigError,
+    PeerClosedError,
+    StreamResetError,
+    UnreachableError,
+)
 from parley._node.federation.limits import MOST_LINKS
 from parley._node.handlers.registry import Entry
 from parley._node.node import Node
@@ -270,3 +275,28 @@ async def test_links_follow_the_settings() -> None:
             assert [link.is_kept for link in other.links] == [True]
             assert linked(ours, other)
             other.links.change(FederationSettings(links=(net.address(first),)))
+
+
+async def test_a_link_dials_addresses_that_are_added() -> None:
+    """As when the server of the link succeeds another linked server."""
+    small, large = pair()
+    async with network(small, large) as net:
+        one, other = Server(net, small), Server(net, large, members=(small,))
+        refused = f"tcp://127.0.0.1:9#{large.node_id}"
+
+        async def dial(address: str) -> Peer:
+            if address == refused:
+                raise UnreachableError("nobody answers at this address")
+            return await net.dial_from(small)(address)
+
+        one.links = ServerLinks(
+            small.node_id, FederationSettings(links=(refused,)), one, pauses=QUICK
+        )
+        async with begun(net, other):
+            one.links.start(small.backend, dial)
+            (link,) = one.links
+            await eventually(lambda: link.error is not None)
+            one.links.change(FederationSettings(links=(refused, net.address(large))))
+            await eventually(lambda: linked(one, other))
+            assert list(one.links) == [link]
+            await one.links.stop()
