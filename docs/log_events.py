@@ -82,6 +82,7 @@ EVENTS: Final = {
     "identity.conflict": "two successors claim to be an ended node; a person must choose",
     "identity.dialled": "an ended node ID was dialled; the node connects to its successor",
     "identity.ended": "a key statement ended a node ID",
+    "identity.file-incomplete": "the file of key statements lacks some that are stored; they are written again",
     "identity.listener-failed": "a function that follows key statements raised an exception",
     "identity.not-written": "a key statement is kept in memory because its file cannot be written",
     "identity.own-ended": "this node's own ID has ended",

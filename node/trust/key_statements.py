@@ -51,6 +51,9 @@ logger = logging.getLogger("parley.trust")
 PathLike = str | os.PathLike[str]
 
 MAX_FILE_SIZE: Final = 8 * 1_048_576
+# Seconds to wait for another process, unless a person waits. Handshakes wait for the same time, and
+# the statement counts in memory until then.
+BRIEF_LOCK_TIMEOUT: Final = 0.1
 
 # Why statements behind too many wrong signatures are not read.
 ABOVE_RATE: Final = "above-rate"
@@ -114,8 +117,8 @@ class KeyStatements:
         self.table = StatementTable(follow=follow)
         # Why the file could not be read; the table has what was read before.
         self.error: KeyStatementsError | None = None
-        # Stored although the file could not be written.
-        self._unwritten: list[StoredStatement] = []
+        # Why the file lacks something that the table has, or None.
+        self._lacking: KeyStatementsError | None = None
         self._stamp: Hashable = self
         self._lock = RLock()
         # The statements of other nodes that were not stored, by reason: an `Offer`, that of a
@@ -155,14 +158,14 @@ class KeyStatements:
             self._use(table, logs=not is_first)
 
     def write_again(self) -> None:
-        """Write the statements that could not be written, if there are any.
+        """Write the statements and decisions that the file lacks, if there are any.
 
         Raises:
-            KeyStatementsError: they still cannot be written.
+            KeyStatementsError: they cannot be written yet.
         """
         with self._lock:
-            if self._unwritten:
-                self._change(lambda table: table)
+            if self._lacking is not None:
+                self._change(lambda table: table, timeout=BRIEF_LOCK_TIMEOUT)
 
     def offer(self, encoded: bytes, records: IdsOnRecord, now: datetime) -> Offer:
         """Store a statement that another node sent, if its origin is on record and there is room.
@@ -245,8 +248,9 @@ class KeyStatements:
         statement.verify()
         with self._lock:
             self.refresh()
-            self.write_again()
             if statement.slot in self.table.stored:
+                if self._lacking is not None:
+                    self._change(lambda table: table)
                 return False
             now = datetime.now(UTC)
             self._store(StoredStatement(statement, to_seconds(now)), must_write=True)
@@ -305,26 +309,36 @@ class KeyStatements:
         return Offer.STORED
 
     def _store(self, one: StoredStatement, *, must_write: bool) -> None:
-        try:
+        if must_write:
             self._change(lambda table: table.with_statement(one))
-        except KeyStatementsError as error:
-            if must_write:
-                raise
-            # The ID must end even if a full disk keeps the file from changing.
-            self._unwritten.append(one)
-            logger.error(
-                "%s; the end of %s is kept in memory only",
-                error,
-                one.statement.origin,
-                extra={"event": "identity.not-written", "peer": one.statement.origin},
-            )
-            self._use(self.table.with_statement(one))
+            return
+        # After a failure `write_again` tries for all: handshakes wait while a statement is stored.
+        if self._lacking is None:
+            try:
+                self._change(lambda table: table.with_statement(one), timeout=BRIEF_LOCK_TIMEOUT)
+            except KeyStatementsError as error:
+                self._lacking = error
+            else:
+                return
+        # The ID must end even if a full disk keeps the file from changing.
+        logger.error(
+            "%s; the end of %s is kept in memory only",
+            self._lacking,
+            one.statement.origin,
+            extra={"event": "identity.not-written", "peer": one.statement.origin},
+        )
+        self._use(self.table.with_statement(one))
 
-    def _change(self, change: Callable[[StatementTable], StatementTable]) -> None:
+    def _change(
+        self,
+        change: Callable[[StatementTable], StatementTable],
+        *,
+        timeout: float | None = None,
+    ) -> None:
         if self.path is None:
             self._use(change(self.table))
             return
-        with locked(self.path, KeyStatementsError):
+        with locked(self.path, KeyStatementsError, timeout=timeout):
             # Parsing a large file costs more than another node pays for a statement.
             is_current = self.error is None and self.stamp() == self._stamp
             table = change(self.table if is_current else self._read())
@@ -334,7 +348,7 @@ class KeyStatements:
                     f"cannot write {self.path}: it would exceed {MAX_FILE_SIZE:,} bytes"
                 )
             self._stamp = file_stamp(replace_file(self.path, data, KeyStatementsError))
-            self._unwritten.clear()
+            self._lacking = None
         self._use(table)
 
     def _use(self, table: StatementTable, *, logs: bool = True) -> None:
@@ -354,11 +368,28 @@ class KeyStatements:
                 )
 
     def _read(self) -> StatementTable:
-        """Return the table in the file, with the statements that could not be written."""
+        """Return the table in the file, with all that was stored before. An ended ID must not
+        return because the file was removed, replaced by an old copy, or is being written in place.
+        """
         if self.path is None:
             return self.table
         stored, decisions = _read_file(self.path)
-        return StatementTable([*stored, *self._unwritten], decisions, follow=self.table.follow)
+        table = StatementTable(
+            [*stored, *self.table.stored.values()],
+            {**self.table.decisions, **decisions},
+            follow=self.table.follow,
+        )
+        is_complete = len(decisions) == len(table.decisions) and len(table.stored) == len(
+            {one.statement.slot for one in stored}
+        )
+        if self._lacking is None and not is_complete:
+            self._lacking = KeyStatementsError(f"{self.path} lacks stored statements or decisions")
+            logger.error(
+                "%s, which still count and are written again; stop this node to remove them",
+                self._lacking,
+                extra={"event": "identity.file-incomplete"},
+            )
+        return table
 
 
 def read_table(path: PathLike, *, follow: bool = True) -> StatementTable:

@@ -1,5 +1,6 @@
 """The file of key statements: what it stores, shares with other processes, and refuses."""
 
+import fcntl
 import logging
 import os
 from base64 import b64encode
@@ -15,8 +16,10 @@ from parley import (
     create_revocation,
     create_succession,
 )
+from parley._node.trust.files import LOCK_PAUSE, LOCK_TIMEOUT
 from parley._node.trust.key_statements import (
     ABOVE_RATE,
+    BRIEF_LOCK_TIMEOUT,
     MAX_FILE_SIZE,
     KeyStatements,
     Offer,
@@ -365,6 +368,97 @@ def test_a_full_disk_does_not_keep_an_id_alive(
     again = KeyStatements(path)
     again.refresh()
     assert again.table.has_ended(identity.node_id)
+
+
+def test_a_held_lock_delays_only_the_first_statement(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handshakes wait while a statement is stored, but a person can wait longer."""
+    slept: list[float] = []
+    monkeypatch.setattr("parley._node.trust.files.sleep", slept.append)
+    statements = KeyStatements(path)
+    some = [create_revocation(Identity.create()) for _ in range(8)]
+    path.parent.mkdir()
+    with path.with_name("key_statements.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for one in some[:-1]:
+            assert statements.offer(one.encoded, NAMED, NOW) is Offer.STORED
+            assert statements.table.has_ended(one.origin)
+        assert sum(slept) <= BRIEF_LOCK_TIMEOUT + LOCK_PAUSE
+        with pytest.raises(KeyStatementsError, match="cannot lock"):
+            statements.write_again()
+        assert sum(slept) <= 2 * (BRIEF_LOCK_TIMEOUT + LOCK_PAUSE)
+        for one in some[-2:]:
+            slept.clear()
+            with pytest.raises(KeyStatementsError, match="cannot lock"):
+                statements.apply(one.encoded)
+            assert sum(slept) == pytest.approx(LOCK_TIMEOUT)
+    assert not path.exists()
+    statements.apply(some[-1].encoded)
+    assert read_table(path).stored.keys() == {one.slot for one in some}
+
+
+def test_a_person_stores_what_was_in_memory_only(path: Path) -> None:
+    statements, statement = KeyStatements(path), create_revocation(Identity.create())
+    path.mkdir(parents=True)
+    assert statements.offer(statement.encoded, NAMED, NOW) is Offer.STORED
+    path.rmdir()
+    assert not statements.apply(statement.encoded)
+    assert read_table(path).has_ended(statement.origin)
+
+
+@pytest.mark.parametrize("loss", ["missing", "empty", "old copy", "other file", "decision"])
+def test_an_ended_id_does_not_return_if_the_file_loses_it(
+    path: Path, caplog: pytest.LogCaptureFixture, loss: str
+) -> None:
+    """An editor or `cp` truncates a file before writing it, and a backup has an old one."""
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    statements, other = KeyStatements(path), create_revocation(Identity.create())
+    statements.apply(create_revocation(Identity.create()).encoded)
+    copy = path.read_bytes()
+    statements.apply(create_succession(recovery, new).encoded)
+    statements.decide(old.node_id, new.node_id)
+    before = statements.table
+    if loss == "missing":
+        path.unlink()
+    elif loss == "decision":
+        path.write_bytes(path.read_bytes()[: path.read_bytes().index(b"decision")])
+    else:
+        lines = {"empty": b"", "old copy": copy, "other file": f"{line_of(other)}\n".encode()}
+        path.write_bytes(lines[loss])
+    caplog.clear()
+    for _ in range(2):
+        statements.refresh()
+    assert events(caplog).count("identity.file-incomplete") == 1
+    expected = {*before.stored, *((other.slot,) if loss == "other file" else ())}
+    assert statements.table.stored.keys() == expected
+    assert statements.table.granted(old.node_id) == new.node_id
+    statements.write_again()
+    assert read_table(path).stored.keys() == expected
+    assert read_table(path).decisions == before.decisions
+    caplog.clear()
+    statements.refresh()
+    assert events(caplog) == []
+
+
+def test_a_change_keeps_what_the_file_has_lost(path: Path) -> None:
+    statements = KeyStatements(path)
+    some = [create_revocation(Identity.create()) for _ in range(2)]
+    statements.apply(some[0].encoded)
+    path.unlink()
+    assert statements.offer(some[1].encoded, NAMED, NOW) is Offer.STORED
+    assert read_table(path).stored.keys() == {one.slot for one in some}
+
+
+def test_a_later_decision_of_another_process_is_used(path: Path) -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    mine, other = KeyStatements(path), KeyStatements(path)
+    mine.apply(create_succession(recovery, new).encoded)
+    mine.decide(old.node_id, new.node_id)
+    other.decide(old.node_id, None)
+    mine.refresh()
+    assert mine.table.granted(old.node_id) is None
+    assert mine.table.decisions == other.table.decisions
 
 
 def line_of(statement: Statement, time: str = "2027-01-01T00:00:00Z") -> str:
