@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +16,13 @@ from parley._crypto.errors import StatementError
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.randomness import random_bytes
 from parley._node.config import CHANGEABLE, NodeConfig
-from parley._node.errors import ConfigError, IdentityChangedError, NotTrustedError, ungrouped
+from parley._node.errors import (
+    ConfigError,
+    IdentityChangedError,
+    KeyStatementsError,
+    NotTrustedError,
+    ungrouped,
+)
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.dials import TunnelRecord
 from parley._node.journal.errors import JournalFailedError
@@ -104,7 +110,7 @@ class Connections:
         config = registrar.config
         self.identity = identity
         self.statements = statements
-        # Functions that tell whether the node names an ID: itself, in rules and links, as dialled,
+        # Functions that tell whether the node names an ID: itself, in rules and links,
         # and in settings, accounts and members. They may be called in any thread.
         self.named_ids: list[Callable[[NodeId], bool]] = [
             frozenset((identity.node_id, *watch)).__contains__,
@@ -194,9 +200,10 @@ class Connections:
             KeyStatementsError: the file of key statements cannot be read.
         """
         self.statements.refresh()
-        self._roles.predecessors = self.statements.table.accepted
         self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
         self.statements.listeners.append(self._statements_changed)
+        # After the listener was added: otherwise a change in between would be missed.
+        self._roles.predecessors = self.statements.table.accepted
         self._reviews.watch_statements()
         self._own_end_logged = False
         self._log_own_end()
@@ -246,6 +253,8 @@ class Connections:
     def clear(self) -> None:
         """Clear remembered results and sessions, when the node has stopped."""
         self.stop_following()
+        with suppress(KeyStatementsError):  # logged when a statement could not be written
+            self.statements.write_again()
         self._once.clear()
         self._sessions.clear()
 
@@ -349,12 +358,17 @@ class Connections:
         self.statements.offer_chain(encoded, node_id, records, datetime.now(UTC))
 
     def _records(self, *policies: ResolvedPolicy) -> IdsOnRecord:
-        """Return which IDs are on record now. The policy of a dial names the ID being dialled."""
+        """Return which IDs are on record now, among them the ID of a policy of a dial."""
         by_policies = [ids for one in policies if (ids := ids_named_by(one))]
+        # Only seen: other nodes can have this node dial IDs of their choice.
+        dialled = {one.node_id for one in policies if isinstance(one, Dialled)}
+        dialled = dialled.union(*list(self._dialled.values()))
         # Known peers are on record also if no policy reads them: their names are still shown.
-        files = {known_peers_of(source) for source in (*policies, self.statements)}
+        found = map(known_peers_of, (self.statements, *policies))
+        # The object of a policy, which has parsed what it has written, replaces another for a file.
+        files = {file.path: file for file in found if file is not None}
         # Read once, because asking for the state of a file costs more than all other checks.
-        by_file = [known_lines_of(file) for file in files if file is not None]
+        by_file = [known_lines_of(file) for file in files.values()]
 
         def named(node_id: NodeId) -> bool:
             return (
@@ -364,7 +378,9 @@ class Connections:
             )
 
         def seen(node_id: NodeId) -> bool:
-            return any(not lines[node_id].names for lines in by_file if node_id in lines)
+            return node_id in dialled or any(
+                not lines[node_id].names for lines in by_file if node_id in lines
+            )
 
         return IdsOnRecord(named, seen)
 
@@ -422,6 +438,8 @@ class Connections:
         """
         if self._statements_changed not in self.statements.listeners:
             return  # the node is stopping
+        # Again in the node's thread, where `begin` could have set those of an older table.
+        self._roles.predecessors = self.statements.table.accepted
         for one in self._decisions():
             one.outdate()
             one.refuse_ended()
@@ -431,11 +449,9 @@ class Connections:
                 link.redial()
 
     def _names(self, node_id: NodeId) -> bool:
-        """Return whether a topic or a link names a node ID, or it was dialled."""
-        return (
-            any(topic.names(node_id) for topic in list(self._topics.values()))
-            or any(link.names(node_id) for link in list(self.links))
-            or any(node_id in ids for ids in list(self._dialled.values()))
+        """Return whether a topic or a link names a node ID."""
+        return any(topic.names(node_id) for topic in list(self._topics.values())) or any(
+            link.names(node_id) for link in list(self.links)
         )
 
     def _log_own_end(self) -> None:

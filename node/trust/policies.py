@@ -327,8 +327,8 @@ def known_peers_of(policy: object) -> KnownPeers | None:
 
 
 def ids_named_by(policy: object) -> Collection[NodeId]:
-    """Return the node IDs that a policy names, without those of known peers."""
-    if isinstance(policy, Pinned | OneOnly):
+    """Return the node IDs that a policy names, without those of known peers and of dials."""
+    if isinstance(policy, Pinned | OneOnly) and not isinstance(policy, Dialled):
         return (policy.node_id,)
     return policy.node_ids if isinstance(policy, OneOf) else ()
 

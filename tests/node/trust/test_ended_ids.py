@@ -31,6 +31,7 @@ from parley.trust import (
     Pinned,
     TrustPolicy,
 )
+from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
@@ -398,3 +399,23 @@ async def test_a_file_that_cannot_be_read_in_time_refuses_all_peers(
                     await anyio.sleep(0.01)
         finally:
             release.set()
+
+
+async def test_a_decision_while_a_node_starts_is_not_missed() -> None:
+    """Several nodes can share the statements, and a decision can come from any thread."""
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    statements = KeyStatements()
+    statements.apply(create_succession(recovery, new).encoded)
+    statements.decide(old.node_id, new.node_id)
+
+    class Listeners(list[Callable[[], None]]):
+        def append(self, listener: Callable[[], None]) -> None:
+            statements.decide(old.node_id, None)
+            super().append(listener)
+
+    statements.listeners = Listeners()
+    async with Node(Identity.create(), statements=statements) as node:
+        assert node.roles.granting(new.node_id) == (new.node_id,)
+        statements.decide(old.node_id, new.node_id)
+        both = (new.node_id, old.node_id)
+        await eventually(lambda: node.roles.granting(new.node_id) == both)

@@ -164,7 +164,7 @@ async def test_the_id_of_a_link_without_one_is_named_once_it_has_answered() -> N
             assert is_stored(client, eve)
 
 
-async def test_an_id_is_named_while_a_session_that_was_dialled_by_it_lasts() -> None:
+async def test_an_id_is_on_record_while_a_session_that_was_dialled_by_it_lasts() -> None:
     eve, ann = Identity.create(), Identity.create()
     async with new_node() as client:
         for identity in (eve, ann):
@@ -177,7 +177,7 @@ async def test_an_id_is_named_while_a_session_that_was_dialled_by_it_lasts() -> 
         assert not is_stored(client, ann)
 
 
-async def test_an_id_is_named_while_it_is_dialled(tmp_path: Path) -> None:
+async def test_an_id_is_on_record_while_it_is_dialled(tmp_path: Path) -> None:
     eve = Identity.create()
     async with new_node() as client, anyio.create_task_group() as tasks:
         path = tmp_path / "socket"
@@ -185,3 +185,22 @@ async def test_an_id_is_named_while_it_is_dialled(tmp_path: Path) -> None:
             await started(tasks, lambda: client.connect(f"unix://{path}#{eve.node_id}"))
             assert is_stored(client, eve)
             tasks.cancel_scope.cancel()
+
+
+async def test_dialled_ids_have_only_the_places_of_seen_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other nodes can have a server dial IDs of their choice, and would fill the table for good."""
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_UNNAMED", 4)
+    async with new_node() as client:
+        for number in range(6):
+            eve, ann = Identity.create(), Identity.create()
+            async with Node(eve, config=config()) as server:
+                await client.connect(await server.listen("memory://dialled"))
+                assert is_stored(client, eve) is (number < 2)
+            statement = create_revocation(ann).encoded
+            client.connections.offer_statements([statement], dialled=[ann.node_id])
+        assert len(client.statements.table.stored) == 4
+        ann = Identity.create()
+        client.roles.assign(ann.node_id, "writer")
+        assert is_stored(client, ann)

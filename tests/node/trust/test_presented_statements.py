@@ -421,7 +421,10 @@ async def test_a_full_table_is_logged_at_a_limited_rate(
     assert logged(caplog).count("identity.statement-dropped") == LINES
 
 
-async def test_the_event_loop_does_not_wait_for_the_file(tmp_path: Path) -> None:
+async def test_the_event_loop_does_not_wait_for_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parley._node.trust.key_statements.BRIEF_LOCK_TIMEOUT", 10.0)
     identities = recoverable(2)
     old, new = identities[0][0], identities[1][0]
     path = tmp_path / "key_statements"
@@ -497,6 +500,49 @@ async def test_a_connection_that_ends_meanwhile_loses_no_statement(
     again = KeyStatements(path)
     again.refresh()
     assert again.table.has_ended(old.node_id)
+
+
+async def test_statements_are_written_again_when_the_node_stops(tmp_path: Path) -> None:
+    """A command ends before another process has released the lock and the node tries again."""
+    identities = recoverable(2)
+    old, new = identities[0][0], identities[1][0]
+    path = tmp_path / "key_statements"
+    server = node_of(Identity.create(), statements=KeyStatements(path), watch=[old.node_id])
+    async with server, node_of(new, statements=storing(*chain_of(identities))) as client:
+        with locked(path, KeyStatementsError):
+            await (await client.connect(await server.listen("memory://held"))).ping()
+            assert server.statements.table.has_ended(old.node_id)
+            assert not path.exists()
+    again = KeyStatements(path)
+    again.refresh()
+    assert again.table.has_ended(old.node_id)
+
+
+async def test_a_stranger_does_not_make_a_server_parse_known_peers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First use changes the file, so another object for the same file would parse it again."""
+    path, alice, parsed = tmp_path / "known_peers", Identity.create().node_id, list[str]()
+    KnownPeers(path).add(alice, "alice", NOW)
+    statements = KeyStatements(known_peers=KnownPeers(path))
+    server = node_of(Identity.create(), FirstUse(KnownPeers(path)), statements=statements)
+    identities = [recoverable(2) for _ in range(4)]
+    original = NodeId.parse
+
+    def parse(text: str) -> NodeId:
+        parsed.append(text)
+        return original(text)
+
+    async with server:
+        address = await server.listen("memory://first-use")
+        for number, some in enumerate(identities):
+            if number == 1:
+                monkeypatch.setattr(NodeId, "parse", parse)
+            async with node_of(some[1][0], statements=storing(*chain_of(some))) as client:
+                await (await client.connect(address)).ping()
+    assert str(alice) not in parsed
+    assert len(KnownPeers(path)) == 1 + len(identities)
+    assert parsed.count(str(alice)) == 1
 
 
 async def test_a_cached_proof_has_no_predecessors() -> None:
