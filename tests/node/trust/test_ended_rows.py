@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -474,8 +474,7 @@ async def test_a_suspended_session_is_not_resumed_with_the_successor(bob: Succes
     """The successor answers at the old address, and presents the statement."""
     client, new = (node_of(one, resume=20.0) for one in (Identity.create(), bob.new))
     bob.follow(new)
-    async with client, new, AsyncExitStack() as running:
-        old = await running.enter_async_context(node_of(bob.old, resume=20.0))
+    async with client, new, node_of(bob.old, resume=20.0) as old:
         place = await old.listen("tcp://127.0.0.1:0")
         async with FaultyProxy(place) as proxy:
             peer = await client.connect(proxy.address)
@@ -483,7 +482,7 @@ async def test_a_suspended_session_is_not_resumed_with_the_successor(bob: Succes
             proxy.stall()
             proxy.cut()
             await eventually(lambda: peer.is_suspended and old.peers[0].is_suspended)
-            await running.aclose()
+            await old.aclose()
             await new.listen(place.partition("#")[0])
             proxy.resume()
             with anyio.fail_after(2 * PATIENCE):
