@@ -8,6 +8,7 @@ import pytest
 from parley._crypto.keyfile import save_auditor_key
 from tests.node.journal.joined_tunnels import join, tunnel_record
 from tests.node.journal.memory_journal import AUDITOR, RecordedPair
+from tests.node.journal.presented_statements import Theft
 
 
 @cache
@@ -36,6 +37,12 @@ def recorded() -> dict[str, bytes]:
     return made.journals[0].segments | made.journals[1].segments
 
 
+@cache
+def theft() -> Theft:
+    """Sessions before and after a node ID ended."""
+    return Theft()
+
+
 @pytest.fixture
 def journals(tmp_path: Path) -> Path:
     """A directory with these journals."""
@@ -52,3 +59,13 @@ def key(tmp_path: Path) -> Path:
     path = tmp_path / "auditor.key"
     save_auditor_key(path, AUDITOR)
     return path
+
+
+@pytest.fixture
+def presented(tmp_path: Path) -> Path:
+    """A directory with the journals of the three nodes of `theft`."""
+    directory = tmp_path / "presented"
+    directory.mkdir()
+    for stem, data in theft().sessions.segments().items():
+        (directory / f"{stem}.pjl").write_bytes(data)
+    return directory

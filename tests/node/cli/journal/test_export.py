@@ -12,6 +12,7 @@ from parley._node.cli.journal import parquet
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._pipeline.schema import EVENTS, WALKED_ARROW
 from tests.node.cli.conftest import Parley
+from tests.node.cli.journal.conftest import theft
 from tests.node.protocol.pair import ALICE, BOB
 
 
@@ -96,3 +97,16 @@ def test_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = parley("journal", "export", str(journals), "--out", str(tmp_path / "out"))
     assert (done.code, "needs the extra 'pipeline'" in done.err) == (2, True)
+
+
+def test_export_writes_statements(
+    parley: Parley, presented: Path, key: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = ("journal", "export", str(presented), "--out", str(out))
+    assert parley(*arguments, "--auditor-key", str(key)).code == 0
+    rows = pq.read_table(out / "statements.parquet").to_pylist()
+    assert {row["status"] for row in rows} == {"ok"}
+    assert {row["direction"] for row in rows} == {"sent", "received"}
+    assert {row["made_ms"] for row in rows} == {theft().made_ms}
+    assert all(row["time"].date() == row["date"] for row in rows)

@@ -1,28 +1,9 @@
-"""Key statements and ended IDs in `parley journal verify` and `parley journal export`."""
+"""Key statements and ended IDs in `parley journal verify`."""
 
-from functools import cache
 from pathlib import Path
 
-import pyarrow.parquet as pq
-import pytest
-
 from tests.node.cli.conftest import Parley
-from tests.node.journal.presented_statements import Theft
-
-
-@cache
-def theft() -> Theft:
-    return Theft()
-
-
-@pytest.fixture
-def presented(tmp_path: Path) -> Path:
-    """A directory with the journals of all three nodes."""
-    directory = tmp_path / "presented"
-    directory.mkdir()
-    for stem, data in theft().sessions.segments().items():
-        (directory / f"{stem}.pjl").write_bytes(data)
-    return directory
+from tests.node.cli.journal.conftest import theft
 
 
 def test_verify_lists_statements_and_ended_ids(parley: Parley, presented: Path, key: Path) -> None:
@@ -58,16 +39,3 @@ def test_verify_explains_the_evidence(parley: Parley, presented: Path, key: Path
 def test_without_a_key_there_are_no_statements(parley: Parley, presented: Path) -> None:
     done = parley("journal", "verify", str(presented), "--json")
     assert (done.last["statements"], done.last["ended"]) == (0, 0)
-
-
-def test_export_writes_statements(
-    parley: Parley, presented: Path, key: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    arguments = ("journal", "export", str(presented), "--out", str(out))
-    assert parley(*arguments, "--auditor-key", str(key)).code == 0
-    rows = pq.read_table(out / "statements.parquet").to_pylist()
-    assert {row["status"] for row in rows} == {"ok"}
-    assert {row["direction"] for row in rows} == {"sent", "received"}
-    assert {row["made_ms"] for row in rows} == {theft().made_ms}
-    assert all(row["time"].date() == row["date"] for row in rows)
