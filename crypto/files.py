@@ -10,7 +10,6 @@ import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -64,8 +63,7 @@ def replace_file(
     try:
         _remove_leftovers(path)
         fresh = path.with_name(f".{path.name}.{random_bytes(_NAME_SIZE).hex()}.new")
-        set_access = partial(_keep_access, path) if keep_access else _leave_private
-        with _new_file(fresh, data, set_access) as descriptor:
+        with _new_file(fresh, data, access_of=path if keep_access else None) as descriptor:
             if check is not None:
                 check(fresh)
             os.rename(fresh, path)
@@ -138,10 +136,6 @@ def _user_name(uid: int) -> str:
         return f"'#{uid}'"
 
 
-def _leave_private(descriptor: int) -> None:
-    """Leave a new file as it is: its owner is this process, and its mode 0600."""
-
-
 def _keep_access(path: Path, descriptor: int) -> None:
     """Give a new file the owner, group and mode of the file at `path`, which it replaces, as far as
     this process may.
@@ -166,12 +160,10 @@ def _keep_access(path: Path, descriptor: int) -> None:
 
 @contextmanager
 def _new_file(
-    path: str | os.PathLike[str],
-    data: bytes,
-    set_access: Callable[[int], None] = _leave_private,
+    path: str | os.PathLike[str], data: bytes, access_of: Path | None = None
 ) -> Iterator[int]:
-    """Create a file and yield its open descriptor; remove the file if anything fails. `set_access`
-    can change its owner and mode.
+    """Create a file and yield its open descriptor; remove the file if anything fails. Its mode is
+    0600, or it has the owner, group and mode of the file `access_of`.
     """
     # O_EXCL doesn't follow symbolic links and guarantees that we own the file.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -180,7 +172,8 @@ def _new_file(
             os.fchmod(descriptor, 0o600)  # a umask may have removed the owner's own permissions
             file.write(data)
             file.flush()
-            set_access(descriptor)
+            if access_of is not None:
+                _keep_access(access_of, descriptor)
             os.fsync(descriptor)
             yield descriptor
     except BaseException:

@@ -122,7 +122,7 @@ class Connections:
         self.handlers = registrar.handlers
         self.metrics = registrar.metrics
         self._roles = registrar.roles
-        self._roles.predecessors = statements.table.accepted
+        self._roles.accepted_predecessors = statements.table.accepted
         self._topics = registrar.topics
         self._backend = backend
         self._journal = journal
@@ -203,7 +203,7 @@ class Connections:
         self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
         self.statements.listeners.append(self._statements_changed)
         # After the listener was added: otherwise a change in between would be missed.
-        self._roles.predecessors = self.statements.table.accepted
+        self._roles.accepted_predecessors = self.statements.table.accepted
         self._reviews.watch_statements()
         self._own_end_logged = False
         self._log_own_end()
@@ -428,7 +428,7 @@ class Connections:
 
     def _statements_changed(self) -> None:
         """Apply a change of the statements; called in any thread."""
-        self._roles.predecessors = self.statements.table.accepted
+        self._roles.accepted_predecessors = self.statements.table.accepted
         self.backend.call_soon_threadsafe(self._apply_statements)
         self._log_own_end()
 
@@ -439,7 +439,7 @@ class Connections:
         if self._statements_changed not in self.statements.listeners:
             return  # the node is stopping
         # Again in the node's thread, where `begin` could have set those of an older table.
-        self._roles.predecessors = self.statements.table.accepted
+        self._roles.accepted_predecessors = self.statements.table.accepted
         for one in self._decisions():
             one.outdate()
             one.refuse_ended()

@@ -159,15 +159,7 @@ def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
         "known_peers": str(error.path),
         "mend": mend,
     }
-    return CommandFailure(
-        Exit.NOT_TRUSTED,
-        error.code,
-        code_name(error.code),
-        text,
-        "close",
-        shown=shown,
-        fields=fields,
-    )
+    return _not_trusted(error, text, shown, fields)
 
 
 def _identity_ended(error: IdentityEndedError, text: str) -> CommandFailure:
@@ -183,6 +175,12 @@ def _identity_ended(error: IdentityEndedError, text: str) -> CommandFailure:
     shown = one_line(error.text)
     if known:
         text, shown = (one.replace(OWNER, known["petname"]) for one in (text, shown))
+    return _not_trusted(error, text, shown, fields)
+
+
+def _not_trusted(
+    error: NotTrustedError, text: str, shown: str, fields: dict[str, str]
+) -> CommandFailure:
     return CommandFailure(
         Exit.NOT_TRUSTED,
         error.code,

@@ -82,8 +82,9 @@ class Roles:
     permissions. A node also has the roles of the ended IDs that a person accepted it as the
     successor of (section 22).
 
-    Attributes: loaded: the roles of each node ID that were loaded from a file. predecessors: the
-    ended IDs that a person accepted each node ID as the successor of; the node sets it.
+    Attributes: loaded: the roles of each node ID that were loaded from a file.
+    accepted_predecessors: the ended IDs that a person accepted each node ID as the successor of;
+    the node sets it.
 
     Example:
 
@@ -92,12 +93,12 @@ class Roles:
         node.roles.revoke(peer.node_id)
     """
 
-    __slots__ = ("_asked", "_failures", "_roles", "loaded", "predecessors")
+    __slots__ = ("_asked", "_failures", "_roles", "accepted_predecessors", "loaded")
 
     def __init__(self) -> None:
         self._roles: dict[NodeId, frozenset[str]] = {}
         self.loaded: dict[NodeId, frozenset[str]] = {}
-        self.predecessors: Mapping[NodeId, tuple[NodeId, ...]] = {}
+        self.accepted_predecessors: Mapping[NodeId, tuple[NodeId, ...]] = {}
         self._asked: RolesFunction | None = None
         self._failures = RateLimitedLogger()
 
@@ -156,9 +157,9 @@ class Roles:
 
     def granting(self, node_id: NodeId) -> tuple[NodeId, ...]:
         """Return the IDs whose rights a node has: its own, and its accepted predecessors."""
-        if not self.predecessors:
+        if not self.accepted_predecessors:
             return (node_id,)
-        return (node_id, *self.predecessors.get(node_id, ()))
+        return (node_id, *self.accepted_predecessors.get(node_id, ()))
 
     def names(self, node_id: NodeId) -> bool:
         """Return whether roles are assigned to a node ID, or loaded for it."""
@@ -242,9 +243,7 @@ class Rule:
             node_id = peer.node_id
             if node_id is None:
                 return False
-            if node_id in self._node_ids or (
-                roles.predecessors and not self._node_ids.isdisjoint(roles.granting(node_id))
-            ):
+            if not self._node_ids.isdisjoint(roles.granting(node_id)):
                 return True
             return await roles.include(self._roles, node_id, peer.backend.now())
         try:

@@ -299,7 +299,7 @@ class Federation:
         """
         settings = replace(self._settings, members=tuple(members), carry=tuple(carry))
         require_others(self._node.node_id, settings)
-        self._use(succeeded(settings, self._node.statements.table, self._node.node_id))
+        self._use(with_successors(settings, self._node.statements.table, self._node.node_id))
         self._settings = settings
         self._named = settings.named_ids
         self._cards.share_statements()
@@ -377,7 +377,7 @@ class Federation:
         """Replace ended members by their accepted successors, and log ended accounts out."""
         if self._loop is None:
             return
-        settings = succeeded(self._settings, self._node.statements.table, self._node.node_id)
+        settings = with_successors(self._settings, self._node.statements.table, self._node.node_id)
         if settings != self._current:
             self._use(settings)
         self._hosted.apply_statements()
@@ -465,7 +465,7 @@ class Federation:
         return self._node.backend.now()
 
 
-def succeeded(
+def with_successors(
     settings: FederationSettings, table: StatementTable, own_id: NodeId
 ) -> FederationSettings:
     """Return the settings with the accepted successors of ended members in their place, and

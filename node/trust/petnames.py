@@ -5,7 +5,6 @@ next to a node ID, never in its place, and no decision depends on it. The succes
 has the petname of that ID, unless it has one itself.
 """
 
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Final
 
 from parley._node.errors import ConfigError, KeyStatementsError, KnownPeersError
 from parley._node.trust.ended_ids import inheritances
-from parley._node.trust.files import home_directory, read_file
+from parley._node.trust.files import current_stamp, home_directory, read_file
 from parley._node.trust.key_statements import read_table
 
 # Neither at the end of an address nor in a command, because both can be copied.
@@ -99,13 +98,10 @@ class Petnames:
 
 def _state(path: Path | None) -> object:
     """Return a value that identifies the state of a file, or None if there is none."""
-    if path is None:
-        return None
     try:
-        status = os.stat(path)
-    except OSError:
+        return None if path is None else current_stamp(path, KnownPeersError)
+    except KnownPeersError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -24,7 +24,7 @@ MAX_STATEMENTS: Final = 1_024
 MAX_BYTES: Final = 4 * 1_048_576
 # About IDs that are neither named nor successors of named ones.
 MAX_UNNAMED: Final = 256
-# Of the answer to `parley.statements`, and of event 8/3.
+# Of the answer to `parley.statements`.
 MAX_ANSWER_BYTES: Final = 65_536
 
 

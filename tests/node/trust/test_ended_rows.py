@@ -34,7 +34,7 @@ from parley._node.peer.addresses import RESOLVERS
 from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.peer.login import log_in
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.server.federation import Federation, succeeded
+from parley._node.server.federation import Federation, with_successors
 from parley._node.settings.tables import BusSettings, FederationSettings
 from parley._node.testing.proxy import FaultyProxy
 from parley._node.trust.policies import Pinned, restrict_to_node
@@ -317,20 +317,20 @@ def test_the_settings_with_successors(bob: Succession) -> None:
         members=(str(other),),
         carry=(str(old),),
     )
-    assert succeeded(settings, statements.table, own) is settings
+    assert with_successors(settings, statements.table, own) is settings
     statements.apply(create_revocation(Identity.create()).encoded)
-    assert succeeded(settings, statements.table, own) is settings
+    assert with_successors(settings, statements.table, own) is settings
     statements.apply(create_succession(bob.recovery, bob.new).encoded)
     statements.apply(create_revocation(ended).encoded)
-    followed = succeeded(settings, statements.table, own)
+    followed = with_successors(settings, statements.table, own)
     assert (followed.links, followed.carry) == ((f"memory://two#{new}",), ())
     statements.decide(old, new)
-    accepted = succeeded(settings, statements.table, own)
+    accepted = with_successors(settings, statements.table, own)
     assert accepted.links == (f"memory://one#{new}", f"memory://two#{new}")
     assert accepted.all_members == {new, other}
     assert accepted.carried == {new}
     # A server doesn't become a member of its own federation.
-    assert succeeded(settings, statements.table, new).all_members == {other}
+    assert with_successors(settings, statements.table, new).all_members == {other}
 
 
 # Dialling.
